@@ -1,0 +1,1 @@
+"""Committed outbox rows, from the Postgres write-ahead log to a broker."""
