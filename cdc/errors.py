@@ -8,13 +8,15 @@
     ├── OperatorNeeded        slot missing, lost or moved               exit 4
     ├── DecodeError           bytes that are not what they should be    exit 5
     ├── MappingError          a row that cannot become an event         exit 5
+    │   └── ColumnMissing     a mapped column is not in the WAL         exit 3
     ├── RecordRefused         the broker will never take this record    exit 5
     ├── Undelivered           stopped with events unacknowledged        exit 5
     ├── SlotWaitExpired       somebody else kept the slot too long      exit 6
     ├── StreamLost            the replication connection broke          retry
+    ├── DecodingFailed        the server cannot decode a transaction    retry, alarm
     ├── SinkUnavailable       the broker is away                        retry
     ├── SinkUncertain         a send whose outcome is unknown           retry
-    └── SinkDenied            the broker refused our credentials        retry, 3 at start
+    └── SinkDenied            the broker refused our credentials   retry (3 at start)
 
 Every class knows its fate (``retryable``, ``exit_code``), a short ``kind`` for metrics
 and logs, and the operator's next step (``hint``). Messages are one line, name what is
@@ -99,6 +101,17 @@ class MappingError(CdcError):
     exit_code = ExitCode.UNACKNOWLEDGED
 
 
+class ColumnMissing(MappingError):
+    """A mapped column is not in the table's layout."""
+
+    kind = "column_missing"
+    exit_code = ExitCode.REQUIREMENT
+    hint = (
+        "map the column's present name; while rows written before a rename are still"
+        " in the WAL, list both: CDC_OUTBOX__COLUMNS__KEY=old,new"
+    )
+
+
 class RecordRefused(CdcError):
     """The broker will never take this record."""
 
@@ -127,6 +140,14 @@ class StreamLost(CdcError):
     kind = "stream"
     retryable = True
     exit_code = ExitCode.REQUIREMENT
+
+
+class DecodingFailed(CdcError):
+    """The server failed to decode a transaction."""
+
+    kind = "server_decode"
+    retryable = True
+    exit_code = ExitCode.UNACKNOWLEDGED
 
 
 class SinkUnavailable(CdcError):
@@ -173,20 +194,21 @@ def disposition(exc: BaseException, *, has_streamed: bool) -> Disposition:
             return Disposition.STOP
 
 
+_SLOT_EXIT_CODES: tuple[tuple[type[slot_errors.SlotError], ExitCode], ...] = (
+    (slot_errors.SlotLost, ExitCode.OPERATOR),
+    (slot_errors.BadConnectionSettings, ExitCode.USAGE),
+    (slot_errors.SlotBusy, ExitCode.SLOT_WAIT),
+    (slot_errors.SlotError, ExitCode.REQUIREMENT),
+)
+
+
 def exit_code(exc: BaseException, *, has_streamed: bool) -> ExitCode:
     """Tell the exit code of a run that this error ends (design: the fault table)."""
-    match exc:
-        case slot_errors.SlotLost():
-            return ExitCode.OPERATOR
-        case slot_errors.SlotMissing():
-            return ExitCode.OPERATOR if has_streamed else ExitCode.REQUIREMENT
-        case slot_errors.BadConnectionSettings():
-            return ExitCode.USAGE
-        case slot_errors.SlotBusy():
-            return ExitCode.SLOT_WAIT
-        case slot_errors.SlotError():
-            return ExitCode.REQUIREMENT
-        case CdcError():
-            return exc.exit_code
-        case _:
-            return ExitCode.FAILED
+    if isinstance(exc, CdcError):
+        return exc.exit_code
+    if isinstance(exc, slot_errors.SlotMissing) and has_streamed:
+        return ExitCode.OPERATOR
+    for error_class, code in _SLOT_EXIT_CODES:
+        if isinstance(exc, error_class):
+            return code
+    return ExitCode.FAILED

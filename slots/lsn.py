@@ -32,7 +32,7 @@ class Lsn(int):
         """Read ``X/Y`` as Postgres prints it; raise ValueError for anything else."""
         match = _TEXT.fullmatch(text)
         if match is None:
-            raise ValueError(f"not an LSN: {text!r} (expected two hex halves, 0/1A2B3C)")
+            raise ValueError(f"not an LSN: {text!r} (expected hex halves, 0/1A2B3C)")
         return cls(int(match[1], 16) << 32 | int(match[2], 16))
 
     def __str__(self) -> str:

@@ -1,0 +1,1 @@
+"""Bytes from the walsender in, committed rows out. Nothing here waits for anything."""

@@ -1,0 +1,200 @@
+"""Parse wal2json, format version 2, into the same changes as pgoutput.
+
+The plugin prints numbers bare and exactly; a parser that makes floats of them would
+change digits, so a row with a fraction in it is read a second time with numbers left as
+text. NaN and infinities are null already when they reach us: the plugin knows no
+better (facts in ARCHITECTURE.md).
+"""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NoReturn
+
+import orjson
+
+from cdc.errors import DecodeError
+from cdc.wal.changes import (
+    Begin,
+    Change,
+    Column,
+    ColumnType,
+    Commit,
+    Insert,
+    Relation,
+    SkipKind,
+    Skipped,
+)
+from slots.lsn import Lsn
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc.wal.changes import Value
+
+OPTIONS: Final = {
+    "format-version": "2",
+    "include-xids": "true",
+    "include-timestamp": "true",
+    "include-lsn": "true",
+}
+"""What START_REPLICATION has to ask for so that this decoder understands."""
+
+_MAX_RELATIONS = 4096
+"""Layouts remembered; a database that makes tables all day must not fill memory."""
+
+_UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+_BARE = json.JSONDecoder(parse_int=str, parse_float=str)
+
+
+class Decoder:
+    """Turns wal2json objects into changes; remembers the layouts it has seen."""
+
+    def __init__(self) -> None:
+        self._relations: dict[tuple[object, ...], Relation] = {}
+        self._decoders: dict[object, Callable[[dict[str, Any], bytes], Change]] = {
+            "B": _begin,
+            "C": _commit,
+            "I": self._insert,
+            "U": self._update,
+            "D": self._delete,
+            "T": _truncate,
+            "M": _message,
+        }
+
+    def decode(self, payload: bytes) -> Change:
+        """Decode one message; raise DecodeError for bytes that are not one."""
+        try:
+            message = orjson.loads(payload)
+        except orjson.JSONDecodeError as exc:
+            raise DecodeError(f"wal2json: not JSON, at offset {exc.pos}") from exc
+        if not isinstance(message, dict):
+            raise DecodeError("wal2json: not a JSON object, at offset 0")
+        action = message.get("action")
+        decode = self._decoders.get(action) if isinstance(action, str) else None
+        if decode is None:
+            raise DecodeError(f"wal2json: action {_short(action)} is unknown")
+        try:
+            return decode(message, payload)
+        except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as exc:
+            raise DecodeError(
+                f"wal2json {action!r}: a member is missing or of the wrong type ({exc})"
+            ) from exc
+
+    def _insert(self, message: dict[str, Any], payload: bytes) -> Insert:
+        columns = message["columns"]
+        if any(type(column["value"]) is float for column in columns):
+            columns = _BARE.decode(payload.decode())["columns"]
+        relation = self._described(message, columns)
+        return Insert(
+            relation,
+            tuple(
+                [
+                    _value(column["value"], described.type)
+                    for column, described in zip(columns, relation.columns, strict=True)
+                ]
+            ),
+        )
+
+    def _update(self, message: dict[str, Any], _payload: bytes) -> Skipped:
+        return Skipped(
+            kind=SkipKind.UPDATE,
+            relation=self._described(message, message.get("columns", [])),
+        )
+
+    def _delete(self, message: dict[str, Any], _payload: bytes) -> Skipped:
+        return Skipped(kind=SkipKind.DELETE, relation=self._described(message, []))
+
+    def _described(
+        self, message: dict[str, Any], columns: list[dict[str, Any]]
+    ) -> Relation:
+        """Find or make the one Relation object of this layout."""
+        key = (
+            message["schema"],
+            message["table"],
+            *[(column["name"], column["type"]) for column in columns],
+        )
+        relation = self._relations.get(key)
+        if relation is None:
+            if not all(isinstance(name, str) for name in key[:2]):
+                _wrong("schema or table is no text")
+            if len(self._relations) >= _MAX_RELATIONS:
+                self._relations.clear()
+            relation = Relation(
+                oid=None,
+                schema=message["schema"],
+                name=message["table"],
+                columns=tuple(
+                    Column(_text(column["name"]), _column_type(column["type"]))
+                    for column in columns
+                ),
+            )
+            self._relations[key] = relation
+        return relation
+
+
+def _column_type(type_name: str) -> ColumnType:
+    return ColumnType.BYTEA if type_name == "bytea" else ColumnType.TEXT
+
+
+def _value(value: object, column_type: ColumnType) -> Value:
+    """Give the text Postgres prints for a JSON value of wal2json."""
+    if isinstance(value, str):
+        # wal2json cuts bytea's "\x" off; put it back, so that both plugins agree.
+        text = value.encode()
+        return b"\\x" + text if column_type is ColumnType.BYTEA else text
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return b"t" if value else b"f"
+    if isinstance(value, int):
+        return str(value).encode()
+    return _wrong(f"value is {type(value).__name__}")
+
+
+def _begin(message: dict[str, Any], _payload: bytes) -> Begin:
+    return Begin(
+        xid=_xid(message["xid"]),
+        commit_lsn=Lsn.parse(message["lsn"]),
+        committed_at_us=_microseconds(message["timestamp"]),
+    )
+
+
+def _commit(message: dict[str, Any], _payload: bytes) -> Commit:
+    return Commit(
+        commit_lsn=Lsn.parse(message["lsn"]), end_lsn=Lsn.parse(message["nextlsn"])
+    )
+
+
+def _truncate(_message: dict[str, Any], _payload: bytes) -> Skipped:
+    return Skipped(kind=SkipKind.TRUNCATE)
+
+
+def _message(_message: dict[str, Any], _payload: bytes) -> Skipped:
+    return Skipped(kind=SkipKind.MESSAGE)
+
+
+def _microseconds(text: str) -> int:
+    """Read ``2026-11-30 21:12:35.553895+00``, exactly, as microseconds since 1970."""
+    moment = datetime.fromisoformat(text)
+    return (moment - _UNIX_EPOCH) // _MICROSECOND
+
+
+def _xid(value: object) -> int:
+    if type(value) is not int or not 0 < value < 1 << 32:
+        _wrong("xid is no transaction id")
+    return value
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else _wrong("a name is no text")
+
+
+def _short(value: object) -> str:
+    return repr(value)[:40]
+
+
+def _wrong(what: str) -> NoReturn:
+    raise TypeError(what)
