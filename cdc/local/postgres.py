@@ -1,0 +1,301 @@
+"""A Postgres of one's own: made, started, stopped, crashed and started again.
+
+All versions are run the same way, by ``postgres`` itself in the foreground; ``pg_ctl``
+would only stand between us and the process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import shutil
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+from urllib.parse import quote
+
+from cdc.errors import RequirementMissing
+from cdc.local import traces
+from cdc.local.account import unprivileged
+from cdc.local.ports import LOOPBACK, PortLease
+from cdc.local.postgres_binaries import (
+    DEFAULT_POSTGRES_VERSION,
+    Progress,
+    postgres_programs,
+)
+from cdc.local.postgres_configuration import (
+    PLUGIN_ALLOWANCE,
+    access_rules,
+    configuration,
+)
+from cdc.local.processes import Program, run
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+StopMode = Literal["smart", "fast", "immediate"]
+
+# postmaster: "Smart, Fast, Immediate" (server shutdown modes of the documentation).
+_STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
+    "smart": signal.SIGTERM,
+    "fast": signal.SIGINT,
+    "immediate": signal.SIGQUIT,
+}
+_SUPERUSER = "postgres"
+_OWN_SETTINGS = "walferry.conf"
+# Lines of postmaster.pid (miscadmin.h), counted from 0.
+_SHARED_MEMORY_LINE = 6
+_STATUS_LINE = 7
+_IPC_RMID = 0
+# Recovery after a crash under load replays WAL before the server is ready.
+_READY_DEADLINE_S = 60.0
+# A walsender whose client is stuck holds a shutdown up for wal_sender_timeout.
+_STOP_DEADLINE_S = 90.0
+
+
+class LocalPostgres:
+    """A Postgres server on loopback whose data lives as long as this object.
+
+    The superuser is ``postgres`` and needs no password. ``wal_level`` is logical;
+    everything else is the server's default unless ``settings`` says otherwise.
+
+    Args:
+        version: major version, "14" to "18".
+        settings: lines for postgresql.conf, values as they would stand in quotes.
+        encoding: of the databases made from the templates.
+        wal_segment_mb: size of a WAL file, for tests that want to fill many.
+        hba: lines for pg_hba.conf, above those that trust everybody on loopback.
+        progress: told what is being fetched and started.
+
+    """
+
+    def __init__(
+        self,
+        version: str = DEFAULT_POSTGRES_VERSION,
+        *,
+        settings: Mapping[str, str] | None = None,
+        encoding: str = "UTF8",
+        wal_segment_mb: int | None = None,
+        hba: Sequence[str] = (),
+        progress: Progress | None = None,
+    ) -> None:
+        self.version = version
+        self._settings = dict(settings or {})
+        self._encoding = encoding
+        self._wal_segment_mb = wal_segment_mb
+        self._hba = tuple(hba)
+        self._progress = progress or (lambda _text: None)
+        self._account = unprivileged()
+        self._programs = postgres_programs(version, self._account, self._progress)
+        self._lease = PortLease()
+        self._program: Program | None = None
+        self.port = self._lease.port
+        self.folder = traces.make_folder(f"postgres-{version}", self._account)
+        self.data_dir = self.folder / "data"
+        self.log = self.folder / "server.log"
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    @property
+    def server_version(self) -> str:
+        """The release, like ``15.20``."""
+        return run([self._path("postgres"), "--version"]).split()[2]
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the server's process is there."""
+        return self._program is not None and self._program.is_running()
+
+    def dsn(self, dbname: str = "postgres", user: str = "postgres") -> str:
+        """Return the address of a database, as a URI without a password."""
+        return (
+            f"postgresql://{quote(user, safe='')}@{LOOPBACK}:{self.port}"
+            f"/{quote(dbname, safe='')}"
+        )
+
+    def start(self) -> None:
+        """Start the server, on the first call with fresh data, and wait until ready."""
+        if self.is_running:
+            return
+        if not self.data_dir.exists():
+            self._initialise()
+        self._progress(f"starting Postgres {self.version} on port {self.port}")
+        self._program = Program(
+            [self._path("postgres"), "-D", str(self.data_dir)],
+            log=self.log,
+            account=self._account,
+            cwd=self.folder,
+            end_signal=_STOP_SIGNALS["immediate"],
+        )
+        self._program.wait_ready(self._is_ready, _READY_DEADLINE_S)
+
+    def stop(self, mode: StopMode = "fast") -> None:
+        """Stop the server and keep its data; harmless when it is not running."""
+        if self._program is not None:
+            self._program.send(_STOP_SIGNALS[mode])
+            self._program.wait_end(_STOP_DEADLINE_S)
+        self._program = None
+
+    def restart(self, mode: StopMode = "fast") -> None:
+        """Stop the server and start it again on the same port and data."""
+        self.stop(mode)
+        self.start()
+
+    def kill(self) -> None:
+        """End every process of the server with SIGKILL, as a machine's crash would."""
+        if self._program is not None:
+            self._program.kill()
+        self._program = None
+
+    def close(self) -> None:
+        """Stop the server, remove its data and give up its port."""
+        try:
+            self.stop("immediate")
+        finally:
+            self._remove_shared_memory()
+            traces.remove_folder(self.folder)
+            self._lease.release()
+
+    def put(self, name: str, text: str) -> Path:
+        """Write a file that only the server can read: a key, a certificate."""
+        path = self.folder / name
+        path.touch(mode=0o600)
+        path.write_text(text, encoding="utf-8")
+        return self._account.owns(path)
+
+    def set(self, **settings: str) -> None:
+        """Change settings in the file; in force from the next reload or start."""
+        self._settings.update(settings)
+        self._configure()
+
+    def reload(self) -> None:
+        """Have the running server read its configuration files again."""
+        if self._program is not None:
+            self._program.send(signal.SIGHUP)
+
+    def base_backup(self) -> LocalPostgres:
+        """Copy the running server with pg_basebackup, not started yet.
+
+        The copy is the same cluster (same system identifier) on a port of its own,
+        without replication slots.
+        """
+        program = Path(self._path("pg_basebackup"))
+        if not program.exists():  # npm's packages bring the bare server only
+            raise RequirementMissing(
+                f"the programs of Postgres {self.version} lack pg_basebackup",
+                hint="take 15 or 18 where a test needs a standby",
+            )
+        copy = self._twin()
+        source = ["-h", LOOPBACK, "-p", str(self.port), "-U", _SUPERUSER]
+        options = ["-X", "stream", "-c", "fast", "--no-sync", "-D", str(copy.data_dir)]
+        run([str(program), *source, *options], account=self._account)
+        copy.set()
+        return copy
+
+    def cold_copy(self) -> LocalPostgres:
+        """Copy the stopped server, replication slots included, not started yet."""
+        if self.is_running:
+            raise RuntimeError("a cold copy is of a stopped server")
+        copy = self._twin()
+        source, target = str(self.data_dir), str(copy.data_dir)
+        run(["cp", "-Rp", source, target], account=self._account)
+        copy.set()
+        return copy
+
+    def standby(self, **settings: str) -> LocalPostgres:
+        """Make a streaming standby of this running server, not started yet.
+
+        Args:
+            settings: the standby's own, ``primary_slot_name`` for one.
+
+        """
+        copy = self.base_backup()
+        copy.put("data/standby.signal", "")
+        # The database is for slot synchronisation, which runs queries (17 and later).
+        conninfo = f"host={LOOPBACK} port={self.port} user={_SUPERUSER} dbname=postgres"
+        copy.set(primary_conninfo=conninfo, **settings)
+        return copy
+
+    def promote(self) -> None:
+        """Make a primary of a standby, and wait until it is one."""
+        argv = [self._path("pg_ctl"), "promote", "-w", "-D", str(self.data_dir)]
+        run(argv, account=self._account)
+
+    def _twin(self) -> LocalPostgres:
+        return LocalPostgres(
+            self.version,
+            settings=self._settings,
+            hba=self._hba,
+            progress=self._progress,
+        )
+
+    def _path(self, program: str) -> str:
+        return str(self._programs / program)
+
+    def _initialise(self) -> None:
+        argv = [self._path("initdb"), "-D", str(self.data_dir), "-U", _SUPERUSER]
+        # The C locale is in every system and goes with every encoding.
+        argv += ["--auth=trust", "--no-sync", "--locale=C", "-E", self._encoding]
+        if self._wal_segment_mb is not None:
+            argv.append(f"--wal-segsize={self._wal_segment_mb}")
+        try:
+            run(argv, account=self._account, cwd=self.folder)
+        except BaseException:
+            shutil.rmtree(self.data_dir, ignore_errors=True)
+            raise
+        with (self.data_dir / "postgresql.conf").open("a", encoding="utf-8") as file:
+            file.write(f"\ninclude '{_OWN_SETTINGS}'\n")
+        self._configure()
+
+    def _configure(self) -> None:
+        if not self.data_dir.exists():
+            return  # written when the data is made
+        own = {
+            "listen_addresses": LOOPBACK,
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+        }
+        text = configuration(
+            own | self._settings, has_plugin_allowance=self._has_plugin_allowance()
+        )
+        self._write_data(_OWN_SETTINGS, text)
+        self._write_data("pg_hba.conf", access_rules(self._hba))
+
+    def _write_data(self, name: str, text: str) -> None:
+        path = self.data_dir / name
+        path.write_text(text, encoding="utf-8")
+        self._account.owns(path)
+
+    def _has_plugin_allowance(self) -> bool:
+        return PLUGIN_ALLOWANCE in run([self._path("postgres"), "--describe-config"])
+
+    def _is_ready(self) -> bool:
+        """Read the status that the server itself writes, as ``pg_ctl -w`` does."""
+        lines = self._lock_file()
+        return (
+            len(lines) > _STATUS_LINE
+            and self._program is not None
+            and lines[0].strip() == str(self._program.pid)
+            and lines[_STATUS_LINE].strip() in {"ready", "standby"}
+        )
+
+    def _lock_file(self) -> list[str]:
+        with contextlib.suppress(OSError):
+            return (self.data_dir / "postmaster.pid").read_text("utf-8").splitlines()
+        return []
+
+    def _remove_shared_memory(self) -> None:
+        """Remove the System V segment that a killed server left for its next start."""
+        lines = self._lock_file()
+        if len(lines) > _SHARED_MEMORY_LINE and lines[_SHARED_MEMORY_LINE].strip():
+            identifier = int(lines[_SHARED_MEMORY_LINE].split()[1])
+            ctypes.CDLL(None).shmctl(identifier, _IPC_RMID, None)
