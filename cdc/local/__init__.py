@@ -5,7 +5,16 @@ their own, and are gone with the process that started them, however that one end
 They never touch a server that runs already.
 """
 
+from cdc.local.kafka import LocalKafka
+from cdc.local.kafka_jars import DEFAULT_KAFKA_VERSION
+from cdc.local.listeners import Listener
 from cdc.local.ports import PortLease
 from cdc.local.postgres import LocalPostgres
 
-__all__ = ["LocalPostgres", "PortLease"]
+__all__ = [
+    "DEFAULT_KAFKA_VERSION",
+    "Listener",
+    "LocalKafka",
+    "LocalPostgres",
+    "PortLease",
+]
