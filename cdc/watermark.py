@@ -35,6 +35,7 @@ class Watermark:
 
     def __init__(self, start: Lsn = ZERO) -> None:
         self._confirmed = start
+        self._offered = start
         self._tickets: deque[Ticket] = deque()
 
     @property
@@ -73,15 +74,20 @@ class Watermark:
             end_lsn = self._tickets.popleft().end_lsn
             if end_lsn is not None:
                 self._confirmed = end_lsn
+        self._take_offer()
 
     def offer(self, position: Lsn) -> None:
         """Take a position behind which there is nothing of ours still to come.
 
         That is a keepalive's ``wal_end`` outside of a transaction, or the end of a
-        transaction without events. It counts only while nothing is in flight.
+        transaction without events. It counts once nothing is in flight.
         """
-        if not self._tickets and position > self._confirmed:
-            self._confirmed = position
+        self._offered = max(self._offered, position)
+        self._take_offer()
+
+    def _take_offer(self) -> None:
+        if not self._tickets and self._offered > self._confirmed:
+            self._confirmed = self._offered
 
     def _highest(self) -> Lsn:
         for ticket in reversed(self._tickets):

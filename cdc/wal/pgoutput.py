@@ -45,6 +45,12 @@ _TEXT, _BINARY, _NULL, _UNCHANGED = b"tbnu"
 _NEW_TUPLE = b"N"
 
 
+def options(publication: str) -> dict[str, str]:
+    """Return what START_REPLICATION has to ask for so that this decoder understands."""
+    quoted = publication.replace('"', '""')
+    return {"proto_version": "1", "publication_names": f'"{quoted}"'}
+
+
 class Decoder:
     """Turns pgoutput messages into changes; knows the relations of one connection.
 

@@ -29,17 +29,13 @@ from cdc.wal.changes import (
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
+    from collections.abc import Set as AbstractSet
 
     from cdc.wal.changes import Value
 
-OPTIONS: Final = {
-    "format-version": "2",
-    "include-xids": "true",
-    "include-timestamp": "true",
-    "include-lsn": "true",
-}
-"""What START_REPLICATION has to ask for so that this decoder understands."""
+_HEX_PREFIX: Final = b"\\x"
+_LIST_SYNTAX: Final = " ',.*\\"
 
 _MAX_RELATIONS = 4096
 """Layouts remembered; a database that makes tables all day must not fill memory."""
@@ -49,10 +45,42 @@ _MICROSECOND = timedelta(microseconds=1)
 _BARE = json.JSONDecoder(parse_int=str, parse_float=str)
 
 
-class Decoder:
-    """Turns wal2json objects into changes; remembers the layouts it has seen."""
+def options(tables: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return what START_REPLICATION has to ask for so that this decoder understands.
 
-    def __init__(self) -> None:
+    Args:
+        tables: (schema, table) to be told about; empty for all.
+
+    """
+    chosen = {
+        "format-version": "2",
+        "include-xids": "true",
+        "include-timestamp": "true",
+        "include-lsn": "true",
+    }
+    if tables:
+        chosen["add-tables"] = ",".join(
+            f"{_escaped(schema)}.{_escaped(table)}" for schema, table in tables
+        )
+    return chosen
+
+
+def _escaped(name: str) -> str:
+    """Escape what the plugin's own list syntax would take for syntax."""
+    return "".join(f"\\{c}" if c in _LIST_SYNTAX else c for c in name)
+
+
+class Decoder:
+    """Turns wal2json objects into changes; remembers the layouts it has seen.
+
+    Args:
+        bytea_types: type names, as the plugin prints them, whose text is bytea hex:
+            bytea and the domains over it.
+
+    """
+
+    def __init__(self, bytea_types: AbstractSet[str] = frozenset({"bytea"})) -> None:
+        self._bytea_types = bytea_types
         self._relations: dict[tuple[object, ...], Relation] = {}
         self._decoders: dict[object, Callable[[dict[str, Any], bytes], Change]] = {
             "B": _begin,
@@ -127,24 +155,26 @@ class Decoder:
                 schema=message["schema"],
                 name=message["table"],
                 columns=tuple(
-                    Column(_text(column["name"]), _column_type(column["type"]))
+                    Column(_text(column["name"]), self._column_type(column["type"]))
                     for column in columns
                 ),
             )
             self._relations[key] = relation
         return relation
 
-
-def _column_type(type_name: str) -> ColumnType:
-    return ColumnType.BYTEA if type_name == "bytea" else ColumnType.TEXT
+    def _column_type(self, type_name: str) -> ColumnType:
+        return ColumnType.BYTEA if type_name in self._bytea_types else ColumnType.TEXT
 
 
 def _value(value: object, column_type: ColumnType) -> Value:
     """Give the text Postgres prints for a JSON value of wal2json."""
     if isinstance(value, str):
-        # wal2json cuts bytea's "\x" off; put it back, so that both plugins agree.
         text = value.encode()
-        return b"\\x" + text if column_type is ColumnType.BYTEA else text
+        if column_type is ColumnType.BYTEA and not text.startswith(_HEX_PREFIX):
+            # The plugin cuts it off bytea (not off a domain over bytea); put it back,
+            # so that both plugins agree.
+            return _HEX_PREFIX + text
+        return text
     if value is None:
         return None
     if isinstance(value, bool):

@@ -1,0 +1,380 @@
+"""What happens to a frame: stream > wal > outbox > sink > watermark > stream.
+
+Two tasks and no more. The pump reads frames, makes events and hands them to the sink in
+batches of whatever has come; it waits while the window in flight is full. The settler
+awaits deliveries in order and moves the watermark. The stream is a third, and never
+waits for either.
+
+A position is confirmed when every event before it is acknowledged, and only then; an
+error leaves it where it is.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Protocol
+
+import structlog
+
+from cdc.errors import StreamLost, Undelivered
+from cdc.outbox import EventBatch
+from cdc.wal.changes import Begin, Commit, Insert, Relation, SkipKind, Skipped
+from cdc.wal.frames import WalData
+from cdc.wal.transaction import TransactionAssembler
+from cdc.watermark import Watermark
+
+if TYPE_CHECKING:
+    from cdc.metrics import RelayMetrics
+    from cdc.outbox import Binding, Event
+    from cdc.routes import Routes
+    from cdc.sinks import Delivery, Sink
+    from cdc.stream import ReplicationStream
+    from cdc.wal.changes import Change
+    from cdc.wal.frames import Keepalive
+    from cdc.wal.transaction import Row
+    from cdc.watermark import Ticket
+    from slots.lsn import Lsn
+
+BATCH_BYTES: Final = 1 << 20
+"""A batch is what has arrived, cut here so that the window can be kept."""
+
+LOST_GRACE_S: Final = 1.0
+"""How long acknowledgements are waited for when the stream is gone."""
+
+_US: Final = 1_000_000
+_log = structlog.get_logger("cdc.relay")
+
+
+class Decoder(Protocol):
+    """Turns a message of an output plugin into a change."""
+
+    def decode(self, payload: bytes) -> Change:
+        """Decode one message; raise DecodeError for bytes that are not one."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Sent:
+    """A batch in flight."""
+
+    ticket: Ticket
+    delivery: Delivery
+    count: int
+    transactions: int
+    size_bytes: int
+
+
+class Relay:
+    """Carries rows from one started stream to one entered sink.
+
+    Args:
+        stream: started; confirmed positions go back to it.
+        decoder: of the slot's output plugin.
+        routes: which relation is an outbox table.
+        sink: entered.
+        metrics: what is counted.
+        window_bytes: events in flight weigh at most this much, plus one batch.
+
+    """
+
+    def __init__(
+        self,
+        *,
+        stream: ReplicationStream,
+        decoder: Decoder,
+        routes: Routes,
+        sink: Sink,
+        metrics: RelayMetrics,
+        window_bytes: int,
+    ) -> None:
+        self._stream = stream
+        self._decoder = decoder
+        self._routes = routes
+        self._sink = sink
+        self._metrics = metrics
+        self._window_bytes = window_bytes
+        self._assembler = TransactionAssembler()
+        self._watermark = Watermark(stream.confirmed)
+        self._batch: list[Event] = []
+        self._batch_bytes = 0
+        self._batch_end: Lsn | None = None
+        self._batch_transactions = 0
+        self._batch_committed_us = 0
+        self._in_flight: deque[_Sent] = deque()
+        self._in_flight_bytes = 0
+        self._room = asyncio.Event()
+        self._work = asyncio.Event()
+        self._limit: asyncio.Timeout | None = None
+        self._is_stopping = False
+        self._is_pump_done = False
+        self._warned: set[str] = set()
+
+    @property
+    def confirmed(self) -> Lsn:
+        """Every event up to here is acknowledged, whether the server knows or not."""
+        return self._watermark.confirmed
+
+    @property
+    def unacknowledged(self) -> int:
+        """Events given to the sink of which nothing is known yet."""
+        return sum(sent.count for sent in self._in_flight)
+
+    @property
+    def open_transaction(self) -> Begin | None:
+        """The transaction that is being read."""
+        return self._assembler.open_transaction
+
+    def stop(self, *, grace_s: float) -> None:
+        """Take no more from the stream; :meth:`run` drains and ends in time."""
+        self._is_stopping = True
+        self._bound(grace_s)
+        self._stream.interrupt()
+        self._room.set()
+
+    def _bound(self, limit_s: float) -> None:
+        """Give what is left of the run a limit, unless it has one already."""
+        if self._limit is not None and self._limit.when() is None:
+            self._limit.reschedule(asyncio.get_running_loop().time() + limit_s)
+
+    async def run(self, *, grace_s: float) -> None:
+        """Carry until told to stop, or until something goes wrong.
+
+        What is in flight when the end comes is waited for, whatever the reason of the
+        end, as long as ``grace_s``; the last position is told to the server.
+
+        Raises:
+            CdcError: what ended it; a stop with everything acknowledged raises nothing.
+            Undelivered: told to stop, and the grace was not enough.
+
+        """
+        reason: Exception | None = None
+        try:
+            async with (
+                asyncio.timeout(None) as self._limit,
+                asyncio.TaskGroup() as group,
+            ):
+                group.create_task(self._settle(), name="settler")
+                watcher = group.create_task(self._notice_end(), name="stream-watcher")
+                reason = await self._pumped()
+                watcher.cancel()
+                self._is_pump_done = True
+                self._work.set()
+                # Acknowledgements that cannot be told to the server any more are not
+                # worth a long wait: the events come again.
+                self._bound(LOST_GRACE_S if isinstance(reason, StreamLost) else grace_s)
+        except TimeoutError:
+            reason = reason or self._undelivered(grace_s)
+        except ExceptionGroup as failed:
+            reason = _first(failed)
+        await self._stream.finish(limit_s=max(1.0, grace_s / 2))
+        if reason is not None:
+            raise reason
+
+    def _undelivered(self, grace_s: float) -> Undelivered:
+        return Undelivered(
+            f"stopped with {self.unacknowledged} events unacknowledged after"
+            f" {grace_s:g} s; the slot stays at {self._watermark.confirmed}"
+        )
+
+    # -- the pump ---------------------------------------------------------------------
+
+    async def _pumped(self) -> Exception | None:
+        """Pump until it ends; return what ended it, so that the rest can be settled."""
+        try:
+            await self._pump()
+        except Exception as exc:  # noqa: BLE001 - a value for now, raised by run
+            return exc
+        return None
+
+    async def _notice_end(self) -> None:
+        """Wake a pump that waits for room when the stream has ended meanwhile."""
+        await self._stream.ended.wait()
+        self._room.set()
+
+    async def _pump(self) -> None:
+        """Turn frames into batches, as they come."""
+        decode = self._decoder.decode
+        while not self._is_stopping:
+            for frame in await self._stream.read():
+                if type(frame) is WalData:
+                    change = decode(frame.payload)
+                    if type(change) is Insert:
+                        await self._insert(change)
+                    else:
+                        self._other(change)
+                    if self._batch_bytes >= BATCH_BYTES:
+                        await self._send()
+                else:
+                    await self._keepalive(frame)
+            if self._batch:
+                await self._send()
+
+    async def _insert(self, change: Insert) -> None:
+        relation = change.relation
+        try:
+            binding = self._routes.bindings[relation]
+        except KeyError:
+            binding = await self._routes.find(relation)
+        if binding is None:
+            self._metrics.skipped.labels(kind=SkipKind.FOREIGN_INSERT.value).inc()
+            return
+        row = self._assembler.insert(change)
+        if row is not None:
+            self._add(row)
+
+    def _other(self, change: Change) -> None:
+        match change:
+            case Begin():
+                self._assembler.begin(change)
+            case Commit():
+                self._commit(change)
+            case Skipped():
+                self._skip(change)
+            case Relation():
+                # Known from now on; what it means is asked with its first row.
+                pass
+            case _:
+                raise TypeError(f"no such change: {type(change).__name__}")
+
+    def _commit(self, change: Commit) -> None:
+        end = self._assembler.commit(change)
+        self._stream.received(end.end_lsn)
+        if end.last_row is None:
+            self._offer(end.end_lsn)
+            return
+        self._add(end.last_row)
+        self._batch_end = end.end_lsn
+        self._batch_transactions += 1
+
+    def _add(self, row: Row) -> None:
+        """Make the row's event and put it into the batch."""
+        binding = self._routes.bindings[row.relation]
+        assert binding is not None  # noqa: S101 - only outbox rows are assembled
+        event = binding.event(row)
+        if not self._batch:
+            self._batch_committed_us = row.transaction.committed_at_us
+        self._batch.append(event)
+        self._batch_bytes += event.size_bytes
+        if binding.forged_headers or binding.keyless:
+            self._warn_of_row(binding)
+
+    async def _send(self) -> None:
+        """Hand the batch to the sink, once the window has room for it."""
+        while self._in_flight_bytes >= self._window_bytes:
+            if self._stream.failure is not None:
+                raise self._stream.failure
+            if self._is_stopping:
+                # Not tracked, so the position stays below it; the next start reads it.
+                return
+            self._room.clear()
+            await self._room.wait()
+        batch = EventBatch(
+            events=self._batch, end_lsn=self._batch_end, size_bytes=self._batch_bytes
+        )
+        transactions = self._batch_transactions
+        self._batch = []
+        self._batch_bytes = 0
+        self._batch_end = None
+        self._batch_transactions = 0
+        # Tracked before the sink has it: from here on no offer may pass it.
+        ticket = self._watermark.track(batch.end_lsn)
+        self._in_flight_bytes += batch.size_bytes
+        count = len(batch.events)
+        self._metrics.sent(
+            count=count,
+            size_bytes=batch.size_bytes,
+            committed_at_s=self._batch_committed_us / _US,
+        )
+        delivery = await self._sink.publish(batch)
+        self._in_flight.append(
+            _Sent(
+                ticket=ticket,
+                delivery=delivery,
+                count=count,
+                transactions=transactions,
+                size_bytes=batch.size_bytes,
+            )
+        )
+        self._work.set()
+
+    async def _keepalive(self, frame: Keepalive) -> None:
+        # The server has nothing more at the moment: no reason to gather any longer.
+        if self._batch:
+            await self._send()
+        # Inside a transaction the position says nothing about its end.
+        if self._assembler.open_transaction is None:
+            self._offer(frame.wal_end)
+
+    def _offer(self, position: Lsn) -> None:
+        if not self._batch:
+            self._watermark.offer(position)
+            self._confirm()
+
+    def _confirm(self) -> None:
+        position = self._watermark.confirmed
+        if position > self._stream.confirmed:
+            self._stream.confirm(position)
+            self._metrics.confirmed(position)
+
+    def _skip(self, change: Skipped) -> None:
+        self._metrics.skipped.labels(kind=change.kind.value).inc()
+        is_ours = change.kind is SkipKind.TRUNCATE or (
+            change.kind in (SkipKind.UPDATE, SkipKind.DELETE)
+            and self._routes.is_outbox(change.relation)
+        )
+        if is_ours:
+            self._warn(
+                change.kind.value,
+                "an outbox relay publishes inserts only; such changes are counted and"
+                " left out",
+            )
+
+    def _warn_of_row(self, binding: Binding) -> None:
+        if binding.forged_headers:
+            self._warn(
+                "reserved_header",
+                "a row's headers column sets id, type or cdc.*; left out",
+            )
+        if binding.keyless:
+            self._warn(
+                "no_key",
+                "an event has no key: such events have no order among themselves",
+            )
+
+    def _warn(self, what: str, text: str) -> None:
+        if what not in self._warned:
+            self._warned.add(what)
+            _log.warning("change_left_out", what=what, meaning=text)
+
+    # -- the settler ------------------------------------------------------------------
+
+    async def _settle(self) -> None:
+        """Await deliveries in order; each moves the watermark."""
+        while True:
+            while self._in_flight:
+                sent = self._in_flight[0]
+                await sent.delivery
+                self._in_flight.popleft()
+                self._in_flight_bytes -= sent.size_bytes
+                self._room.set()
+                self._metrics.acknowledged(
+                    count=sent.count,
+                    size_bytes=sent.size_bytes,
+                    transactions=sent.transactions,
+                    now_s=time.time(),
+                )
+                self._watermark.resolve(sent.ticket)
+                self._confirm()
+            if self._is_pump_done:
+                return
+            self._work.clear()
+            await self._work.wait()
+
+
+def _first(group: ExceptionGroup[Exception]) -> Exception:
+    """Give the one error that the settler ended with."""
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, ExceptionGroup) else error

@@ -1,0 +1,220 @@
+"""One session: connect, check, start the stream, run the relay, leave in order."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from cdc.errors import DecodingFailed
+from cdc.relay import Relay
+from cdc.requirements import require, still_covered
+from cdc.routes import Routes
+from cdc.stream import ReplicationStream
+from cdc.wal import pgoutput, wal2json
+from slots.catalog import advance_slot
+from slots.connect import connect
+from slots.errors import ServerUnavailable, SlotBusy, SlotError
+from slots.lsn import ZERO
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from psycopg import AsyncConnection
+    from psycopg.rows import TupleRow
+
+    from cdc.metrics import RelayMetrics
+    from cdc.outbox import Mapping
+    from cdc.relay import Decoder
+    from cdc.requirements import SourceFacts, Wanted
+    from cdc.sinks import Sink
+    from slots.connect import Target
+
+_STATUS_SHARE: Final = 3
+"""Status goes out at least this often within the server's wal_sender_timeout."""
+
+_log = structlog.get_logger("cdc.session")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """Where the rows come from.
+
+    Attributes:
+        target: the server, and how to get in.
+        wanted: slot, plugin, publication, tables and columns.
+        mapping: how rows become events.
+        status_interval_s: at most this long between two status updates.
+        window_bytes: events in flight weigh at most this much.
+        grace_s: how long acknowledgements are waited for at the end.
+
+    """
+
+    target: Target
+    wanted: Wanted
+    mapping: Mapping
+    status_interval_s: float = 10.0
+    window_bytes: int = 32 << 20
+    grace_s: float = 10.0
+
+
+class Session:
+    """One attempt to carry rows, from the first connection to the last status.
+
+    Args:
+        source: where rows come from.
+        sink: where events go; entered and left here.
+        metrics: what is counted.
+        started: called once the stream runs.
+
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        sink: Sink,
+        metrics: RelayMetrics,
+        *,
+        started: Callable[[], None],
+    ) -> None:
+        self._source = source
+        self._sink = sink
+        self._metrics = metrics
+        self._started = started
+        self._relay: Relay | None = None
+        self._is_stopping = False
+        self.stream: ReplicationStream | None = None
+
+    @property
+    def place(self) -> str:
+        """Where in the WAL it is, for a message about a failure there."""
+        if self._relay is None:
+            return ""
+        begun = self._relay.open_transaction
+        if begun is not None:
+            return f"transaction {begun.xid} that commits at {begun.commit_lsn}"
+        return f"what follows {self._relay.confirmed}"
+
+    def stop(self) -> None:
+        """Drain and end; a session that does not stream yet ends at once."""
+        self._is_stopping = True
+        if self._relay is not None:
+            self._relay.stop(grace_s=self._source.grace_s)
+
+    async def run(self) -> None:
+        """Carry until stopped; raise what ended it otherwise."""
+        source = self._source
+        async with AsyncExitStack() as stack:
+            connection = await connect(source.target)
+            stack.push_async_callback(connection.close)
+            facts = await require(connection, source.wanted)
+            if facts.slot.active:
+                raise _busy(facts)
+            # The broker comes before the slot is taken: one that is away would have us
+            # hold a slot that another relay could use.
+            await stack.enter_async_context(self._sink)
+            stream = await stack.enter_async_context(
+                ReplicationStream(
+                    await connect(source.target, replication=True),
+                    publication=self._publication(),
+                    status_interval_s=self._interval_s(facts),
+                )
+            )
+            position = facts.slot.confirmed_flush_lsn or ZERO
+            await stream.start(source.wanted.slot, self._options(facts), at=position)
+            self.stream = stream
+            self._metrics.sessions.inc()
+            self._metrics.confirmed(position)
+            self._relay = Relay(
+                stream=stream,
+                decoder=self._decoder(facts),
+                routes=Routes(source.mapping, facts, connection),
+                sink=self._sink,
+                metrics=self._metrics,
+                window_bytes=source.window_bytes,
+            )
+            self._started()
+            if not self._is_stopping:
+                await self._carry(self._relay, facts)
+
+    async def _carry(self, relay: Relay, facts: SourceFacts) -> None:
+        try:
+            async with asyncio.TaskGroup() as group:
+                watcher = group.create_task(self._cover(facts), name="coverage")
+                await relay.run(grace_s=self._source.grace_s)
+                watcher.cancel()
+        except ExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+        except DecodingFailed:
+            await self._advance(relay)
+            raise
+
+    async def _advance(self, relay: Relay) -> None:
+        """Tell the server what is acknowledged after the stream has broken off.
+
+        The server fails at the same transaction again and again. What came before it
+        must not be sent each time, and the stream that could tell the position is gone.
+        """
+        try:
+            async with await connect(self._source.target) as connection:
+                await advance_slot(
+                    connection, self._source.wanted.slot, relay.confirmed
+                )
+        except SlotError as exc:
+            _log.warning("position_not_told", reason=str(exc))
+
+    async def _cover(self, facts: SourceFacts) -> None:
+        """Look again and again whether the stream still carries what is wanted.
+
+        Postgres 15 and later say nothing when a table leaves the publication.
+        """
+        connection: AsyncConnection[TupleRow] | None = None
+        try:
+            while True:
+                await asyncio.sleep(self._source.status_interval_s)
+                try:
+                    if connection is None or connection.closed:
+                        connection = await connect(self._source.target)
+                    await still_covered(connection, self._source.wanted, facts)
+                except ServerUnavailable:
+                    # The stream will notice by itself if the server is really away.
+                    _log.debug("coverage_not_checked")
+        finally:
+            if connection is not None:
+                await connection.close()
+
+    def _interval_s(self, facts: SourceFacts) -> float:
+        timeout_s = facts.wal_sender_timeout_s
+        if timeout_s <= 0:
+            return self._source.status_interval_s
+        return min(self._source.status_interval_s, timeout_s / _STATUS_SHARE)
+
+    def _publication(self) -> str | None:
+        wanted = self._source.wanted
+        return wanted.publication if wanted.plugin == "pgoutput" else None
+
+    def _decoder(self, facts: SourceFacts) -> Decoder:
+        if self._source.wanted.plugin == "pgoutput":
+            return pgoutput.Decoder(facts.bytea_types)
+        return wal2json.Decoder(facts.bytea_type_names)
+
+    def _options(self, facts: SourceFacts) -> dict[str, str]:
+        wanted = self._source.wanted
+        if wanted.plugin == "pgoutput":
+            return pgoutput.options(wanted.publication)
+        # A leaf of a partitioned table has a name that nobody can list beforehand.
+        tables = () if facts.partitioned else wanted.tables
+        return wal2json.options([(table.schema, table.name) for table in tables])
+
+
+def _busy(facts: SourceFacts) -> SlotBusy:
+    slot = facts.slot
+    return SlotBusy(
+        f"slot {slot.name} is in use by pid {slot.active_pid}"
+        f" ({slot.active_application or 'unnamed'},"
+        f" {slot.active_address or 'local'})",
+        hint="it is left alone; this relay takes over when it is free",
+    )
