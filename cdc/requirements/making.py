@@ -1,0 +1,229 @@
+"""Make what a run needs and does not find; never drop, never touch what is there.
+
+The one thing changed in place is a publication that lacks a wanted table: the table is
+added to it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from psycopg import errors as pg_errors
+from psycopg import sql
+
+from cdc.errors import RequirementMissing
+from cdc.finding import Status
+from cdc.requirements import access, statements
+from cdc.requirements.coverage import coverage
+from cdc.requirements.server import demands, read_server
+from cdc.requirements.slot import slot_demands
+from cdc.requirements.start import requirement_missing
+from cdc.requirements.tables import read_candidates, read_tables
+from slots.catalog import get_slot
+from slots.connect import connect, translated
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Sequence
+
+    from psycopg import AsyncConnection
+    from psycopg.rows import TupleRow
+
+    from cdc.finding import Finding
+    from cdc.outbox import TableName
+    from cdc.requirements.server import Server
+    from cdc.requirements.tables import Table
+    from cdc.requirements.wanted import Wanted
+    from slots.connect import Target
+
+SLOT_TIMEOUT_S: Final = 30.0
+"""A slot waits for every write transaction that is open when it is made."""
+
+_LOCK_TIMEOUT_S: Final = 10
+"""For DDL: longer than that is somebody's open transaction, not a busy moment."""
+
+# pg_locks and not pg_stat_activity: it shows the holders of transaction ids to a role
+# without pg_monitor too. A prepared transaction has no process.
+_BLOCKERS: Final = """
+SELECT COALESCE('pid ' || l.pid || COALESCE(
+           ' (' || pg_catalog.concat_ws(', ', a.datname, a.usename,
+                NULLIF(a.application_name, '')) || ')', ''),
+           'prepared transaction ' || pg_catalog.quote_literal(p.gid),
+           'transaction ' || l.transactionid::text)
+  FROM pg_catalog.pg_locks l
+  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+  LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
+ WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+   AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
+ GROUP BY l.pid, a.datname, a.usename, a.application_name, p.gid, l.transactionid
+ ORDER BY pg_catalog.min(pg_catalog.age(l.transactionid)) DESC
+"""
+
+
+async def init(
+    target: Target, wanted: Wanted, *, slot_timeout_s: float = SLOT_TIMEOUT_S
+) -> list[str]:
+    """Make outbox tables, publication and slot where missing; say what was made.
+
+    Run again after a failure, it goes on where it stopped.
+
+    Raises:
+        RequirementMissing: a right, a setting or a table of the user's own is missing,
+            or something that exists does not fit; nothing that exists was changed.
+
+    """
+    async with await connect(target, timeout_s=access.CONNECT_TIMEOUT_S) as conn:
+        with translated():
+            server = await read_server(conn)
+            _refuse(demands(server, wanted))
+            slot = await get_slot(conn, wanted.slot)
+            if slot is not None:
+                _refuse(slot_demands(slot, server, wanted))
+            await conn.execute(
+                sql.SQL("SET lock_timeout = {}").format(f"{_LOCK_TIMEOUT_S}s")
+            )
+            done = await _make_tables(conn, wanted, server)
+            if wanted.uses_publication:
+                done += await _make_publication(conn, wanted, server)
+            tables = await read_tables(conn, wanted, server.version)
+            _refuse(coverage(tables, wanted, server.version, existing=()))
+            if slot is None:
+                await _make_slot(conn, wanted, server, slot_timeout_s)
+                done.append(f"slot {wanted.slot} created ({wanted.plugin})")
+    return done
+
+
+async def _make_tables(
+    conn: AsyncConnection[TupleRow], wanted: Wanted, server: Server
+) -> list[str]:
+    tables = await read_tables(conn, wanted, server.version)
+    existing = await read_candidates(conn, tables)
+    missing = [table for table in tables if table.oid is None]
+    _refuse_making(missing, wanted, existing)
+    done = []
+    for table in missing:
+        name = table.table_name
+        await _run(
+            conn,
+            statements.create_table(name),
+            denied=f"role {server.role} may not create table {name}",
+        )
+        done.append(f"table {name} created")
+    return done
+
+
+def _refuse_making(
+    missing: Sequence[Table], wanted: Wanted, existing: Collection[TableName]
+) -> None:
+    """Refuse to make a table that is probably somebody's slip of the pen."""
+    for table in missing:
+        name = table.table_name
+        twins = [
+            other
+            for other in existing
+            if str(other).replace('"', "").casefold()
+            == str(name).replace('"', "").casefold()
+        ]
+        if twins:
+            raise RequirementMissing(
+                f"table {name} does not exist, but {twins[0]} does",
+                hint=f"if that is the one: CDC_OUTBOX__TABLES={twins[0]}",
+            )
+        if not statements.fits_default_columns(wanted):
+            raise RequirementMissing(
+                f"table {name} does not exist, and the columns mapped are not those of"
+                " the table that `cdc init` makes",
+                hint="create it yourself first, or leave CDC_OUTBOX__COLUMNS__*,"
+                " CDC_OUTBOX__TOPIC and CDC_RECORD__HEADERS at default columns",
+            )
+
+
+async def _make_publication(
+    conn: AsyncConnection[TupleRow], wanted: Wanted, server: Server
+) -> list[str]:
+    tables = await read_tables(conn, wanted, server.version)
+    name = wanted.publication
+    denied = f"role {server.role} may not publish the outbox"
+    if not tables[0].has_publication:
+        await _run(
+            conn, statements.create_publication(name, wanted.tables), denied=denied
+        )
+        return [f"publication {name} created"]
+    unlisted = [
+        table.table_name
+        for table in tables
+        if not (table.is_listed or table.is_published or table.root)
+    ]
+    if not unlisted:
+        return []
+    await _run(conn, statements.add_to_publication(name, unlisted), denied=denied)
+    return [f"publication {name}: {table} added" for table in unlisted]
+
+
+async def _run(conn: AsyncConnection[TupleRow], statement: str, *, denied: str) -> None:
+    one_line = " ".join(statement.split())
+    try:
+        await conn.execute(statement.encode())
+    except pg_errors.InsufficientPrivilege as exc:
+        raise RequirementMissing(
+            f"{denied}: {exc.diag.message_primary}",
+            hint="have the owner of the schema and the tables, with CREATE on the"
+            f" database, run: {one_line}",
+        ) from exc
+    except pg_errors.InvalidSchemaName as exc:
+        raise RequirementMissing(
+            f"{exc.diag.message_primary}",
+            hint="create the schema first, or correct CDC_OUTBOX__TABLES",
+        ) from exc
+    except pg_errors.LockNotAvailable as exc:
+        raise RequirementMissing(
+            f"other transactions kept a table locked for {_LOCK_TIMEOUT_S} s",
+            hint=f"when they have ended, try again: {one_line}",
+        ) from exc
+
+
+async def _make_slot(
+    conn: AsyncConnection[TupleRow],
+    wanted: Wanted,
+    server: Server,
+    timeout_s: float,
+) -> None:
+    # lock_timeout would end the wait for open transactions too, and too soon.
+    for setting, limit in (("lock_timeout", 0.0), ("statement_timeout", timeout_s)):
+        await conn.execute(
+            sql.SQL("SET {} = {}").format(
+                sql.Identifier(setting), f"{round(limit * 1000)}ms"
+            )
+        )
+    try:
+        await conn.execute(statements.create_slot(wanted.slot, wanted.plugin).encode())
+    except pg_errors.QueryCanceled as exc:
+        rows = await (await conn.execute(_BLOCKERS)).fetchall()
+        raise RequirementMissing(
+            f"slot {wanted.slot} had to wait {timeout_s:g} s for open write"
+            f" transactions: {'; '.join(row[0] for row in rows) or 'ended just now'}",
+            hint="have them end (SELECT pg_terminate_backend(pid), COMMIT PREPARED,"
+            " ROLLBACK PREPARED), then run `cdc init` again",
+        ) from exc
+    except pg_errors.ConfigurationLimitExceeded as exc:
+        raise RequirementMissing(
+            f"no replication slot is left: {exc.diag.message_primary}",
+            hint="ALTER SYSTEM SET max_replication_slots = "
+            f"{server.max_slots + 10}; then restart Postgres, or free one"
+            " (`slots list`)",
+        ) from exc
+    except pg_errors.InsufficientPrivilege as exc:
+        trial = access.plugin_trial_failed(exc, wanted)
+        if trial.status is Status.FAILURE:
+            raise requirement_missing(trial) from exc
+        raise RequirementMissing(
+            f"role {server.role} may not make a slot: {exc.diag.message_primary}",
+            hint=access.grant(server),
+        ) from exc
+    except pg_errors.UndefinedFile as exc:
+        raise requirement_missing(access.plugin_trial_failed(exc, wanted)) from exc
+
+
+def _refuse(findings: Iterable[Finding]) -> None:
+    for found in findings:
+        if found.status is Status.FAILURE:
+            raise requirement_missing(found)
