@@ -12,7 +12,7 @@ from cdc import finding
 from cdc.outbox import TableName
 from cdc.requirements import statements
 from cdc.requirements.columns import columns
-from cdc.requirements.near_match import near_match
+from cdc.requirements.near_match import near_table
 from cdc.requirements.wanted import PGOUTPUT
 
 if TYPE_CHECKING:
@@ -79,15 +79,13 @@ def _publication(tables: Sequence[Table], wanted: Wanted) -> Iterator[Finding]:
 
 def _missing(table: Table, wanted: Wanted, existing: Collection[TableName]) -> Finding:
     shown = f"table {table.table_name} does not exist"
-    near = near_match(str(table.table_name), map(str, existing)) or next(
-        (str(name) for name in sorted(existing) if name.name == table.name), None
-    )
+    near = near_table(table.table_name, existing)
     if near is not None:
         rest = [str(name) for name in wanted.tables if name != table.table_name]
         return finding.failure(
             "outbox.exists",
             f"{shown}; near match: {near} (case and quotes count)",
-            f"CDC_OUTBOX__TABLES={','.join([*rest, near])}",
+            f"CDC_OUTBOX__TABLES={','.join([*rest, str(near)])}",
         )
     remedy = "name your own table in CDC_OUTBOX__TABLES"
     if statements.fits_default_columns(wanted):
@@ -113,6 +111,8 @@ def _table(table: Table, wanted: Wanted) -> Iterator[Finding]:
     elif table.root is not None:
         yield _is_partition(table)
     yield _identity(table, wanted)
+    if table.is_partitioned:
+        yield _partitioned(table, wanted)
 
 
 def _logged(table: Table) -> Finding:
@@ -208,4 +208,22 @@ def _identity(table: Table, wanted: Wanted) -> Finding:
     return finding.ok(
         name,
         f"irrelevant for {table.table_name}: only inserts are read",
+    )
+
+
+def _partitioned(table: Table, wanted: Wanted) -> Finding:
+    name = "outbox.partitioned"
+    if wanted.uses_publication:
+        return finding.warning(
+            name,
+            f"{table.table_name} is partitioned: an UPDATE that moves a row to another"
+            " partition publishes it again, under the same id",
+            "never UPDATE the partition key of an outbox row",
+        )
+    return finding.warning(
+        name,
+        f"{table.table_name} is partitioned: wal2json names partitions, and one that"
+        " is dropped before its rows are decoded stops the relay",
+        "CDC_SLOT__PLUGIN=pgoutput with publish_via_partition_root, or drop partitions"
+        " only after the relay has passed them",
     )

@@ -15,6 +15,7 @@ from cdc.errors import RequirementMissing
 from cdc.finding import Status
 from cdc.requirements import access, statements
 from cdc.requirements.coverage import coverage
+from cdc.requirements.near_match import is_twin
 from cdc.requirements.server import demands, read_server
 from cdc.requirements.slot import slot_demands
 from cdc.requirements.start import requirement_missing
@@ -117,12 +118,7 @@ def _refuse_making(
     """Refuse to make a table that is probably somebody's slip of the pen."""
     for table in missing:
         name = table.table_name
-        twins = [
-            other
-            for other in existing
-            if str(other).replace('"', "").casefold()
-            == str(name).replace('"', "").casefold()
-        ]
+        twins = [other for other in existing if is_twin(name, other)]
         if twins:
             raise RequirementMissing(
                 f"table {name} does not exist, but {twins[0]} does",
