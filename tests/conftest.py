@@ -31,7 +31,15 @@ from cdc.local import (
     LocalPostgres,
     PortLease,
 )
+from tests.certificates import Certificate, make_certificate
 from tests.kafka_records import Topics
+from tests.kafka_security import (
+    LISTENERS,
+    PASSWORD,
+    USER,
+    KafkaSecurity,
+    security_properties,
+)
 from tests.postgres_source import DevelopersServer, Server, Source
 from tests.proxy import Proxy
 
@@ -170,14 +178,40 @@ def kafka_proxy_port() -> Iterator[int]:
 
 
 @pytest.fixture(scope="session")
-def local_kafka(kafka_proxy_port: int) -> Iterator[LocalKafka]:
-    """The session's own Kafka, with a second listener for those behind the proxy."""
+def kafka_certificate(tmp_path_factory: pytest.TempPathFactory) -> Certificate:
+    """The certificate of the session's own Kafka."""
+    return make_certificate(tmp_path_factory.mktemp("kafka"))
+
+
+@pytest.fixture(scope="session")
+def local_kafka(
+    kafka_proxy_port: int, kafka_certificate: Certificate
+) -> Iterator[LocalKafka]:
+    """The session's own Kafka, with listeners for the proxy, for SASL and for TLS."""
     behind_proxy = Listener(advertised_port=kafka_proxy_port)
     with missing_fails():
-        broker = LocalKafka(KAFKA_VERSION, listeners={"PROXIED": behind_proxy})
+        broker = LocalKafka(
+            KAFKA_VERSION,
+            listeners={"PROXIED": behind_proxy, **LISTENERS},
+            properties=security_properties(kafka_certificate),
+            scram_users={USER: PASSWORD},
+        )
         broker.__enter__()
     with contextlib.closing(broker):
         yield broker
+
+
+@pytest.fixture(scope="session")
+def kafka_security(
+    local_kafka: LocalKafka, kafka_certificate: Certificate
+) -> KafkaSecurity:
+    """The SASL and TLS addresses of the session's own Kafka, and how to get in."""
+    return KafkaSecurity(
+        sasl=local_kafka.address("SASL"),
+        tls=local_kafka.address("TLS"),
+        sasl_tls=local_kafka.address("SASLTLS"),
+        ca_file=kafka_certificate.ca_file,
+    )
 
 
 @pytest.fixture(scope="session")

@@ -8,6 +8,7 @@ machine with nothing but Python can run a real Kafka.
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 import shutil
 import subprocess
@@ -44,7 +45,11 @@ class KafkaJars:
 
     def command(self, options: Sequence[str], main_class: str) -> list[str]:
         """Return the command line that runs one of Kafka's main classes."""
-        return [str(self.java), *options, "-cp", f"{self.folder}/*", main_class]
+        # Kafka 3.9 brings a logger that writes nothing without a file of its own; the
+        # first on the class path is the one that is taken.
+        first = next(self.folder.glob(f"{_LOGGING.split(':')[1]}-*.jar"))
+        class_path = f"{first}{os.pathsep}{self.folder}/*"
+        return [str(self.java), *options, "-cp", class_path, main_class]
 
 
 def kafka_jars(
