@@ -27,13 +27,13 @@ from cdc.wal.transaction import TransactionAssembler
 from cdc.watermark import Watermark
 
 if TYPE_CHECKING:
+    from cdc.errors import CdcError
     from cdc.metrics import RelayMetrics
     from cdc.outbox import Binding, Event
     from cdc.routes import Routes
     from cdc.sinks import Delivery, Sink
-    from cdc.stream import ReplicationStream
     from cdc.wal.changes import Change
-    from cdc.wal.frames import Keepalive
+    from cdc.wal.frames import Frame, Keepalive
     from cdc.wal.transaction import Row
     from cdc.watermark import Ticket
     from slots.lsn import Lsn
@@ -53,6 +53,38 @@ class Decoder(Protocol):
 
     def decode(self, payload: bytes) -> Change:
         """Decode one message; raise DecodeError for bytes that are not one."""
+        ...
+
+
+class FrameStream(Protocol):
+    """A started replication stream, as far as the relay cares."""
+
+    ended: asyncio.Event
+    failure: CdcError | None
+
+    @property
+    def confirmed(self) -> Lsn:
+        """The position last confirmed."""
+        ...
+
+    async def read(self) -> list[Frame]:
+        """Wait for frames and take all; empty when interrupted."""
+        ...
+
+    def interrupt(self) -> None:
+        """Make a waiting read return."""
+        ...
+
+    def received(self, position: Lsn) -> None:
+        """Take note of a position read from a commit."""
+        ...
+
+    def confirm(self, position: Lsn) -> None:
+        """Let the server forget what lies before a position."""
+        ...
+
+    async def finish(self, *, limit_s: float) -> None:
+        """Tell the last position and end in order."""
         ...
 
 
@@ -83,7 +115,7 @@ class Relay:
     def __init__(
         self,
         *,
-        stream: ReplicationStream,
+        stream: FrameStream,
         decoder: Decoder,
         routes: Routes,
         sink: Sink,
@@ -199,9 +231,9 @@ class Relay:
         decode = self._decoder.decode
         while not self._is_stopping:
             for frame in await self._stream.read():
-                if type(frame) is WalData:
+                if isinstance(frame, WalData):
                     change = decode(frame.payload)
-                    if type(change) is Insert:
+                    if isinstance(change, Insert):
                         await self._insert(change)
                     else:
                         self._other(change)

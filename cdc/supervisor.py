@@ -96,7 +96,7 @@ class Supervisor:
         self._metrics = metrics
         self._attempt: Attempt | None = None
         self._stopping = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
+        self._task: asyncio.Task[Exception | None] | None = None
         self._repeats = Repeats(STUCK_AFTER)
         self._began_at = time.monotonic()
         self._waiting_since: float | None = None
@@ -166,11 +166,11 @@ class Supervisor:
     async def _after(self, exc: Exception, place: str) -> ExitCode | None:
         """Judge what ended a session."""
         since, self._streaming_since = self._streaming_since, None
-        if since is not None:
-            if time.monotonic() - since >= self._patience.backoff_max_s:
-                # It went well for a while: this failure is a new one.
-                self._pauses = self._new_pauses()
-                self._repeats.clear()
+        lasted_s = 0.0 if since is None else time.monotonic() - since
+        if lasted_s >= self._patience.backoff_max_s:
+            # It went well for a while: this failure is a new one.
+            self._pauses = self._new_pauses()
+            self._repeats.clear()
         self._metrics.errors.labels(kind=kind_of(exc)).inc()
         if self._stopping.is_set():
             return self._stopped_by(exc)
