@@ -13,9 +13,9 @@ from psycopg import errors as pg_errors
 
 from cdc import finding
 from cdc.requirements import statements
-from cdc.requirements.server import plugin_not_allowed
+from cdc.requirements.server import more_room, plugin_not_allowed
 from slots.connect import connect, translated
-from slots.errors import PermissionDenied, SlotError
+from slots.errors import AuthenticationRefused, ServerUnavailable, SlotError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -47,19 +47,25 @@ async def replication_right(target: Target, server: Server) -> Finding:
         ) as conn:
             with translated():
                 await conn.execute("IDENTIFY_SYSTEM")
-    except PermissionDenied as exc:
-        return finding.failure(
-            name,
-            f"role {server.role} may not replicate: {exc}",
-            grant(server),
-        )
     except SlotError as exc:
-        return finding.failure(
-            name,
-            f"no replication connection for role {server.role}: {exc}",
-            exc.hint or "allow the role and this address in pg_hba.conf",
-        )
+        return _refused(name, exc, server)
     return finding.ok(name, f"role {server.role} may replicate")
+
+
+def _refused(name: str, exc: SlotError, server: Server) -> Finding:
+    if "max_wal_senders" in str(exc):
+        return finding.failure(
+            name, f"no walsender is left: {exc}", more_room(server, "max_wal_senders")
+        )
+    if isinstance(exc, ServerUnavailable | AuthenticationRefused):
+        return finding.failure(
+            name, f"no replication connection for role {server.role}: {exc}", exc.hint
+        )
+    # An ordinary connection of the same role has just been let in; whatever words the
+    # server finds for it (they are translated), it is the right that is missing.
+    return finding.failure(
+        name, f"role {server.role} may not replicate: {exc}", grant(server)
+    )
 
 
 def grant(server: Server) -> str:

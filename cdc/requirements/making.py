@@ -16,7 +16,7 @@ from cdc.finding import Status
 from cdc.requirements import access, statements
 from cdc.requirements.coverage import coverage
 from cdc.requirements.near_match import is_twin
-from cdc.requirements.server import demands, read_server
+from cdc.requirements.server import demands, more_room, read_server
 from cdc.requirements.slot import slot_demands
 from cdc.requirements.start import requirement_missing
 from cdc.requirements.tables import read_candidates, read_tables
@@ -203,9 +203,7 @@ async def _make_slot(
     except pg_errors.ConfigurationLimitExceeded as exc:
         raise RequirementMissing(
             f"no replication slot is left: {exc.diag.message_primary}",
-            hint="ALTER SYSTEM SET max_replication_slots = "
-            f"{server.max_slots + 10}; then restart Postgres, or free one"
-            " (`slots list`)",
+            hint=more_room(server, "max_replication_slots"),
         ) from exc
     except pg_errors.InsufficientPrivilege as exc:
         trial = access.plugin_trial_failed(exc, wanted)

@@ -118,17 +118,9 @@ def demands(server: Server, wanted: Wanted) -> Iterator[Finding]:
 def room(server: Server, *, needs_slot: bool, needs_wal_sender: bool) -> list[Finding]:
     """Judge whether a slot and a walsender are left for us."""
     return [
+        _free(server, "max_replication_slots", server.used_slots, needed=needs_slot),
         _free(
-            "postgres.replication_slots",
-            "max_replication_slots",
-            (server.used_slots, server.max_slots),
-            needed=needs_slot,
-        ),
-        _free(
-            "postgres.wal_senders",
-            "max_wal_senders",
-            (server.used_wal_senders, server.max_wal_senders),
-            needed=needs_wal_sender,
+            server, "max_wal_senders", server.used_wal_senders, needed=needs_wal_sender
         ),
     ]
 
@@ -227,14 +219,21 @@ def plugin_not_allowed(plugin: str, listed: list[str] | None = None) -> Finding:
     )
 
 
-def _free(name: str, setting: str, used: tuple[int, int], *, needed: bool) -> Finding:
-    taken, limit = used
+def more_room(server: Server, setting: str) -> str:
+    """Return how to get a slot or a walsender more."""
+    limit = server.max_slots if "slots" in setting else server.max_wal_senders
+    return (
+        f"ALTER SYSTEM SET {setting} = {limit + 10}; then restart Postgres,"
+        " or free one (`slots list`)"
+    )
+
+
+def _free(server: Server, setting: str, taken: int, *, needed: bool) -> Finding:
+    limit = server.max_slots if "slots" in setting else server.max_wal_senders
+    name = f"postgres.{setting}"
     seen = f"{taken} of {setting} = {limit} in use"
     if not needed or taken < limit:
         return finding.ok(name, seen)
     return finding.failure(
-        name,
-        f"{seen}, none is left for this relay",
-        f"ALTER SYSTEM SET {setting} = {limit + 10}; then restart Postgres,"
-        " or free one (`slots list`)",
+        name, f"{seen}, none is left for this relay", more_room(server, setting)
     )
