@@ -149,7 +149,13 @@ async def connect(
         raise _connect_error(target, _scrub(str(exc), secrets)) from None
     if connection.info.server_version >= _TRANSACTION_TIMEOUT_SINCE:
         # Unknown to older servers, which would refuse the start-up packet.
-        await connection.execute("SET transaction_timeout = 0")
+        try:
+            with translated():
+                await connection.execute("SET transaction_timeout = 0")
+        except BaseException:
+            # A cancellation too must not leave the connection to the collector.
+            await connection.close()
+            raise
     return connection
 
 
