@@ -89,7 +89,7 @@ async def test_domains_over_bytea_are_bytea_however_deep(
             """,
             [source.slot],
         )
-        printed = dict(await cursor.fetchall())
+        printed: dict[str, str] = dict(await cursor.fetchall())
     assert facts.bytea_type_names == {printed[name] for name in "abc"}
     assert printed["d"] not in facts.bytea_type_names
 
