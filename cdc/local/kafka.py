@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import secrets
 import signal
-import uuid
 from typing import TYPE_CHECKING, Self
 
 from cdc.local import traces
@@ -192,7 +192,7 @@ class LocalKafka:
         draft = self.folder / "draft.properties"
         draft.touch(mode=0o600)  # it may hold the passwords of a test
         draft.write_text(text, encoding="ascii")
-        identifier = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+        identifier = _cluster_id()
         tool = self._jars.command(_LOGGING, "kafka.tools.StorageTool")
         credentials = [
             option
@@ -225,3 +225,12 @@ class LocalKafka:
 def _escaped(value: str) -> str:
     """Write a value as java.util.Properties reads it."""
     return value.replace("\\", "\\\\").replace("\n", "\\n")
+
+
+def _cluster_id() -> str:
+    """Return a new cluster's identifier: 16 bytes as Kafka writes them.
+
+    The first byte is fixed: a random one makes one identifier in 64 begin with a dash,
+    which the tool takes for an option.
+    """
+    return base64.urlsafe_b64encode(b"W" + secrets.token_bytes(15)).decode().rstrip("=")

@@ -6,9 +6,6 @@ would only stand between us and the process.
 
 from __future__ import annotations
 
-import contextlib
-import ctypes
-import shutil
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -23,11 +20,7 @@ from cdc.local.postgres_binaries import (
     Progress,
     postgres_programs,
 )
-from cdc.local.postgres_configuration import (
-    PLUGIN_ALLOWANCE,
-    access_rules,
-    configuration,
-)
+from cdc.local.postgres_data import SUPERUSER, DataFolder
 from cdc.local.processes import Program, run
 
 if TYPE_CHECKING:
@@ -41,12 +34,6 @@ _STOP_SIGNALS: Mapping[StopMode, signal.Signals] = {
     "fast": signal.SIGINT,
     "immediate": signal.SIGQUIT,
 }
-_SUPERUSER = "postgres"
-_OWN_SETTINGS = "walferry.conf"
-# Lines of postmaster.pid (miscadmin.h), counted from 0.
-_SHARED_MEMORY_LINE = 6
-_STATUS_LINE = 7
-_IPC_RMID = 0
 # Recovery after a crash under load replays WAL before the server is ready.
 _READY_DEADLINE_S = 60.0
 # A walsender whose client is stuck holds a shutdown up for wal_sender_timeout.
@@ -92,6 +79,9 @@ class LocalPostgres:
         self.port = self._lease.port
         self.folder = traces.make_folder(f"postgres-{version}", self._account)
         self.data_dir = self.folder / "data"
+        self._data = DataFolder(
+            self.data_dir, programs=self._programs, account=self._account
+        )
         self.log = self.folder / "server.log"
 
     def __enter__(self) -> Self:
@@ -127,7 +117,8 @@ class LocalPostgres:
         if self.is_running:
             return
         if not self.data_dir.exists():
-            self._initialise()
+            self._data.initialise(self._encoding, self._wal_segment_mb)
+            self._configure()
         self._progress(f"starting Postgres {self.version} on port {self.port}")
         self._program = Program(
             [self._path("postgres"), "-D", str(self.data_dir)],
@@ -136,7 +127,8 @@ class LocalPostgres:
             cwd=self.folder,
             end_signal=_STOP_SIGNALS["immediate"],
         )
-        self._program.wait_ready(self._is_ready, _READY_DEADLINE_S)
+        pid = self._program.pid
+        self._program.wait_ready(lambda: self._data.is_ready(pid), _READY_DEADLINE_S)
 
     def stop(self, mode: StopMode = "fast") -> None:
         """Stop the server and keep its data; harmless when it is not running."""
@@ -161,19 +153,22 @@ class LocalPostgres:
         try:
             self.stop("immediate")
         finally:
-            self._remove_shared_memory()
+            self._data.remove_shared_memory()
             traces.remove_folder(self.folder)
             self._lease.release()
 
     def put(self, name: str, text: str) -> Path:
-        """Write a file that only the server can read: a key, a certificate."""
-        path = self.folder / name
-        path.touch(mode=0o600)
-        path.write_text(text, encoding="utf-8")
-        return self._account.owns(path)
+        """Write a file that only the server can read: a key, a certificate.
+
+        It stands in the data folder, which is there once the server has been started.
+        """
+        return self._data.write(name, text)
 
     def set(self, **settings: str) -> None:
-        """Change settings in the file; in force from the next reload or start."""
+        """Change settings in the file; in force from the next reload or start.
+
+        The data must be there: before the first start, settings are an argument.
+        """
         self._settings.update(settings)
         self._configure()
 
@@ -194,22 +189,15 @@ class LocalPostgres:
                 f"the programs of Postgres {self.version} lack pg_basebackup",
                 hint="take 15 or 18 where a test needs a standby",
             )
-        copy = self._twin()
-        source = ["-h", LOOPBACK, "-p", str(self.port), "-U", _SUPERUSER]
-        options = ["-X", "stream", "-c", "fast", "--no-sync", "-D", str(copy.data_dir)]
-        run([str(program), *source, *options], account=self._account)
-        copy.set()
-        return copy
+        source = ["-h", LOOPBACK, "-p", str(self.port), "-U", SUPERUSER]
+        options = ["-X", "stream", "-c", "fast", "--no-sync", "-D"]
+        return self._copied_by([str(program), *source, *options])
 
     def cold_copy(self) -> LocalPostgres:
         """Copy the stopped server, replication slots included, not started yet."""
         if self.is_running:
             raise RuntimeError("a cold copy is of a stopped server")
-        copy = self._twin()
-        source, target = str(self.data_dir), str(copy.data_dir)
-        run(["cp", "-Rp", source, target], account=self._account)
-        copy.set()
-        return copy
+        return self._copied_by(["cp", "-Rp", str(self.data_dir)])
 
     def standby(self, **settings: str) -> LocalPostgres:
         """Make a streaming standby of this running server, not started yet.
@@ -219,9 +207,9 @@ class LocalPostgres:
 
         """
         copy = self.base_backup()
-        copy.put("data/standby.signal", "")
+        copy.put("standby.signal", "")
         # The database is for slot synchronisation, which runs queries (17 and later).
-        conninfo = f"host={LOOPBACK} port={self.port} user={_SUPERUSER} dbname=postgres"
+        conninfo = f"host={LOOPBACK} port={self.port} user={SUPERUSER} dbname=postgres"
         copy.set(primary_conninfo=conninfo, **settings)
         return copy
 
@@ -230,72 +218,29 @@ class LocalPostgres:
         argv = [self._path("pg_ctl"), "promote", "-w", "-D", str(self.data_dir)]
         run(argv, account=self._account)
 
-    def _twin(self) -> LocalPostgres:
-        return LocalPostgres(
+    def _copied_by(self, command: Sequence[str]) -> LocalPostgres:
+        """Make a server whose data this command writes to its last argument."""
+        copy = LocalPostgres(
             self.version,
             settings=self._settings,
             hba=self._hba,
             progress=self._progress,
         )
+        try:
+            run([*command, str(copy.data_dir)], account=self._account)
+            copy.set()
+        except BaseException:
+            copy.close()
+            raise
+        return copy
 
     def _path(self, program: str) -> str:
         return str(self._programs / program)
 
-    def _initialise(self) -> None:
-        argv = [self._path("initdb"), "-D", str(self.data_dir), "-U", _SUPERUSER]
-        # The C locale is in every system and goes with every encoding.
-        argv += ["--auth=trust", "--no-sync", "--locale=C", "-E", self._encoding]
-        if self._wal_segment_mb is not None:
-            argv.append(f"--wal-segsize={self._wal_segment_mb}")
-        try:
-            run(argv, account=self._account, cwd=self.folder)
-        except BaseException:
-            shutil.rmtree(self.data_dir, ignore_errors=True)
-            raise
-        with (self.data_dir / "postgresql.conf").open("a", encoding="utf-8") as file:
-            file.write(f"\ninclude '{_OWN_SETTINGS}'\n")
-        self._configure()
-
     def _configure(self) -> None:
-        if not self.data_dir.exists():
-            return  # written when the data is made
         own = {
             "listen_addresses": LOOPBACK,
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
         }
-        text = configuration(
-            own | self._settings, has_plugin_allowance=self._has_plugin_allowance()
-        )
-        self._write_data(_OWN_SETTINGS, text)
-        self._write_data("pg_hba.conf", access_rules(self._hba))
-
-    def _write_data(self, name: str, text: str) -> None:
-        path = self.data_dir / name
-        path.write_text(text, encoding="utf-8")
-        self._account.owns(path)
-
-    def _has_plugin_allowance(self) -> bool:
-        return PLUGIN_ALLOWANCE in run([self._path("postgres"), "--describe-config"])
-
-    def _is_ready(self) -> bool:
-        """Read the status that the server itself writes, as ``pg_ctl -w`` does."""
-        lines = self._lock_file()
-        return (
-            len(lines) > _STATUS_LINE
-            and self._program is not None
-            and lines[0].strip() == str(self._program.pid)
-            and lines[_STATUS_LINE].strip() in {"ready", "standby"}
-        )
-
-    def _lock_file(self) -> list[str]:
-        with contextlib.suppress(OSError):
-            return (self.data_dir / "postmaster.pid").read_text("utf-8").splitlines()
-        return []
-
-    def _remove_shared_memory(self) -> None:
-        """Remove the System V segment that a killed server left for its next start."""
-        lines = self._lock_file()
-        if len(lines) > _SHARED_MEMORY_LINE and lines[_SHARED_MEMORY_LINE].strip():
-            identifier = int(lines[_SHARED_MEMORY_LINE].split()[1])
-            ctypes.CDLL(None).shmctl(identifier, _IPC_RMID, None)
+        self._data.configure(own | self._settings, self._hba)

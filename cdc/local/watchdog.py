@@ -57,11 +57,11 @@ def is_alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in {"Z", "X"}
 
 
-def end(processes: dict[int, int]) -> None:
+def end(processes: dict[int, int], patience_s: float = _PATIENCE_S) -> None:
     """End each process with its own signal, and with SIGKILL what outlives that."""
     for pid, number in processes.items():
         _send(pid, number)
-    deadline = time.monotonic() + _PATIENCE_S
+    deadline = time.monotonic() + patience_s
     while any(is_alive(pid) for pid in processes) and time.monotonic() < deadline:
         time.sleep(0.02)
     for pid in processes:
