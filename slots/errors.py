@@ -9,6 +9,7 @@
     │   ├── PermissionDenied        a right is missing
     │   └── DatabaseMissing
     ├── BadConnectionSettings the DSN or a secret cannot be read       stop
+    ├── BadListenAddress      nobody can listen there                  stop
     ├── SlotMissing           no slot of that name                     stop
     ├── SlotLost              invalidated, its WAL is gone             stop
     └── SlotBusy              another process streams from it          retry
@@ -66,6 +67,12 @@ class BadConnectionSettings(SlotError):
     """The connection settings cannot be used."""
 
     hint = "check CDC_POSTGRES__DSN (or --dsn) and the password file or command"
+
+
+class BadListenAddress(SlotError):
+    """Nobody can listen on that address."""
+
+    hint = "take another address or port; 127.0.0.1:0 is any free port"
 
 
 class SlotMissing(SlotError):
