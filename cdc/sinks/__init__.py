@@ -55,7 +55,7 @@ class Sink(Protocol):
 
     @property
     def troubles(self) -> Sequence[str]:
-        """One line for each thing the sink is waiting for (a missing topic); often empty."""
+        """One line for each thing it waits for (a missing topic); often empty."""
         ...
 
     async def check(self, constant_topics: Sequence[str]) -> list[Finding]:
