@@ -15,7 +15,7 @@ from cdc import finding
 from cdc.requirements import statements
 from cdc.requirements.server import more_room, plugin_not_allowed
 from slots.connect import connect, translated
-from slots.errors import AuthenticationRefused, ServerUnavailable, SlotError
+from slots.errors import SlotError
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -57,7 +57,7 @@ def _refused(name: str, exc: SlotError, server: Server) -> Finding:
         return finding.failure(
             name, f"no walsender is left: {exc}", more_room(server, "max_wal_senders")
         )
-    if isinstance(exc, ServerUnavailable | AuthenticationRefused):
+    if exc.hint:
         return finding.failure(
             name, f"no replication connection for role {server.role}: {exc}", exc.hint
         )

@@ -250,25 +250,31 @@ async def test_an_encoding_that_would_be_garbled_is_refused(
         await source.execute(f"DROP DATABASE {database}")
 
 
+@pytest.mark.parametrize("major", ["15", "18"])  # those that have pg_basebackup
 async def test_a_standby_is_refused_before_16_and_a_warning_from_then_on(
     private_postgres: MakePostgres, source_of: MakeSource, major: str
 ) -> None:
+    """Once promoted it is as good as any, and its new timeline is known at once."""
     primary = await asyncio.to_thread(private_postgres, major)
     source = await source_of(major, "pgoutput", server=primary)
     await source.create_outbox()
     standby = await asyncio.to_thread(primary.standby)
+    stage = Stage(source)
+    stage.dsn = standby.dsn(source.database)
     try:
         await asyncio.to_thread(standby.start)
-        stage = Stage(source)
-        stage.dsn = standby.dsn(source.database)
-
         found = await stage.finding("postgres.primary")
+        await asyncio.to_thread(standby.promote)
+        done = await init(stage.target, stage.wanted())
+        facts = await stage.facts()
     finally:
         await asyncio.to_thread(standby.close)
 
     expected = Status.FAILURE if int(major) < 16 else Status.WARNING
     assert found.status is expected
     assert "target_session_attrs=read-write" in found.remedy
+    assert done == [f"slot {source.slot} created (pgoutput)"]
+    assert facts.timeline == 2
 
 
 async def test_a_server_that_is_not_there_is_one_finding(stage: Stage) -> None:
