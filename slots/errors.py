@@ -12,6 +12,7 @@
     ├── BadListenAddress      nobody can listen there                  stop
     ├── SlotMissing           no slot of that name                     stop
     ├── SlotLost              invalidated, its WAL is gone             stop
+    ├── SlotNotReady          its creation waits for transactions      stop
     └── SlotBusy              another process streams from it          retry
 
 Every class knows its fate (``retryable``) and the operator's next step (``hint``).
@@ -81,6 +82,12 @@ class SlotMissing(SlotError):
 
 class SlotLost(SlotError):
     """The replication slot has been invalidated; the WAL it needed is gone."""
+
+
+class SlotNotReady(SlotError):
+    """The slot's creation waited for open transactions for too long."""
+
+    hint = "end the transactions that `slots why` names, then try again"
 
 
 class SlotBusy(SlotError):
