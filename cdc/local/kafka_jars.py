@@ -137,7 +137,7 @@ def _fetch_with_maven(coordinates: list[str], part: Path) -> None:
         encoding="utf-8",
     )
     goal = ["dependency:copy-dependencies", "-DincludeScope=runtime"]
-    maven = ["mvn", "-q", "-B", "-f", str(project)]
+    maven = ["mvn", "-q", "-B", "-Dstyle.color=never", "-f", str(project)]
     run([*maven, *goal, f"-DoutputDirectory={part}"], cwd=part)
     project.unlink()
 
