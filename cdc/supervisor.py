@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 STUCK_AFTER: Final = 3
 """The same failure at the same place, this many times in a row, is no accident."""
 
+_TOLD: Final = (State.STREAMING, State.DRAINING, State.PARKED, State.STOPPED)
+
 _log = structlog.get_logger("cdc.supervisor")
 
 
@@ -246,7 +248,9 @@ class Supervisor:
 
     def _enter(self, state: State, reason: str) -> None:
         if state is not self.state:
-            _log.info("state", state=state.value, was=self.state.value)
+            # A failed attempt has its own line, with the reason; one is enough.
+            tell = _log.info if state in _TOLD else _log.debug
+            tell("state", state=state.value, was=self.state.value)
         self.state = move(self.state, state)
         self.reason = reason
         self._metrics.state(state)

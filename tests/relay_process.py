@@ -49,6 +49,7 @@ class RelayProcess:
 
     def __init__(self, settings: Mapping[str, str]) -> None:
         self._lease = PortLease()
+        self.port = self._lease.port
         self._settings = {
             "CDC_HTTP__LISTEN": f"127.0.0.1:{self.port}",
             **settings,
@@ -66,6 +67,7 @@ class RelayProcess:
     async def __aexit__(self, *_exc: object) -> None:
         if self._process is not None and self._process.returncode is None:
             await self.kill()
+        self._lease.release()
 
     @property
     def pid(self) -> int:

@@ -41,7 +41,7 @@ class Picture:
 
     def say(self, text: str) -> None:
         """Print a line of progress."""
-        self._console.print(Text(f"demo: {text}"))
+        self._console.print(Text(f"demo: {text}"), soft_wrap=True)
 
     def show(
         self,

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 import orjson
 from aiokafka import AIOKafkaConsumer
+from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _POLL_S: Final = 0.05
 _SHOWN: Final = 5
+_PARTITIONS: Final = 3
 
 
 @dataclass(slots=True)
@@ -35,6 +37,16 @@ class Received:
         self.counts[event_id] = self.counts.get(event_id, 0) + 1
         self.latest.append(f"{key:<16} {headers['type']:<14} {headers['cdc.position']}")
         del self.latest[:-_SHOWN]
+
+
+async def make_topic(bootstrap_servers: str, topic: str) -> None:
+    """Make the topic, as an operator would."""
+    admin = AIOKafkaAdminClient(bootstrap_servers=bootstrap_servers)
+    await admin.start()
+    try:
+        await admin.create_topics([NewTopic(topic, _PARTITIONS, 1)])
+    finally:
+        await admin.close()
 
 
 async def read_kafka(bootstrap_servers: str, topic: str, received: Received) -> None:

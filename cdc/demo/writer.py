@@ -32,8 +32,9 @@ _EVENT: Final = (
 )
 _MANY_EVENTS: Final = (
     "INSERT INTO public.outbox (id, aggregatetype, aggregateid, type, payload)"
-    " SELECT pg_catalog.gen_random_uuid(), 'order', 'bulk-' || n % 100,"
-    " 'OrderImported', jsonb_build_object('n', n) FROM pg_catalog.generate_series(1, %s) AS n"
+    " SELECT pg_catalog.gen_random_uuid(), 'order', 'bulk-' || n %% 100,"
+    " 'OrderImported', jsonb_build_object('n', n)"
+    " FROM pg_catalog.generate_series(1, %s) AS n"
     " RETURNING id"
 )
 
@@ -98,3 +99,10 @@ async def _large(connection: psycopg.AsyncConnection, written: Written) -> None:
     ids = [str(row[0]) for row in await cursor.fetchall()]
     await connection.commit()
     written.committed.extend(ids)
+
+
+def total_events() -> int:
+    """Return how many events a whole run commits."""
+    rolled_back = -(-SMALL_TRANSACTIONS // _EVERY_ROLLBACK)
+    small = (SMALL_TRANSACTIONS - rolled_back) * _ORDERS_PER_TRANSACTION
+    return small + LARGE_TRANSACTION_EVENTS

@@ -16,7 +16,8 @@ class Event(NamedTuple):
     dataclass costs three times as much.
 
     ``partition_key`` is what the partition is chosen by: the key, unless a column is
-    mapped for it. ``size_bytes`` is what the event counts for in flight.
+    mapped for it. ``size_bytes`` is not less than the record it becomes: what it counts
+    for in flight and against the limits of a broker.
     """
 
     event_id: str

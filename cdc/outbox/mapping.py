@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 DEFAULT_TOPIC: Final = "outbox.event.{aggregatetype}"
 """Here, and only here, the braces name the column mapped as aggregate type."""
 
-_EVENT_OVERHEAD_BYTES: Final = 160
-"""What an event holds in memory and on the wire beside its key, value and headers."""
+_EVENT_OVERHEAD_BYTES: Final = 200
+"""What a record holds beside what the row brings: the batch header (61 bytes), its own
+varints, and the names and values of the headers that are ours (at most 110 bytes)."""
+
+_HEADER_OVERHEAD_BYTES: Final = 6
 
 _MAX_TOPICS_REMEMBERED: Final = 4096
 _US_PER_MS: Final = 1000
@@ -227,9 +230,12 @@ class Binding:
             key = self._raw(values, self._key)
             value = self._raw(values, self._payload)
             headers: list[tuple[str, bytes | None]] = [("id", event_id)]
+            size = _EVENT_OVERHEAD_BYTES + len(event_id)
             if self._type is not None:
-                headers.append(("type", _given(values[self._type])))
-            size = _EVENT_OVERHEAD_BYTES + len(key or b"") + len(value or b"")
+                type_name = _given(values[self._type])
+                headers.append(("type", type_name))
+                size += len(type_name or b"")
+            size += len(key or b"") + len(value or b"")
             if self._record_headers or self._row_headers is not None:
                 size += self._add_headers(headers, values)
             headers.append(("cdc.position", self._position_prefix % row.ordinal))
@@ -307,7 +313,10 @@ class Binding:
             allowed = [pair for pair in pairs if not is_reserved(pair[0])]
             self.forged_headers += len(pairs) - len(allowed)
             headers.extend(allowed)
-        return sum(len(name) + len(value or b"") for name, value in headers[start:])
+        return sum(
+            _HEADER_OVERHEAD_BYTES + len(name.encode()) + len(value or b"")
+            for name, value in headers[start:]
+        )
 
     def _topic_of(self, values: tuple[Value, ...]) -> str:
         template = self._topic

@@ -25,7 +25,6 @@ from cdc.errors import CdcError, SinkUncertain
 from cdc.sinks.kafka_batches import (
     KafkaDelivery,
     Records,
-    record_bytes,
     refuse_oversize,
     spread,
 )
@@ -156,15 +155,15 @@ class KafkaSink:
                 partition = self._turn % partitions
             else:
                 partition = self._hashes.partition(event.partition_key, partitions)
-            size = record_bytes(event)
-            refuse_oversize(event, size, self._options.max_request_bytes)
+            size = event.size_bytes
+            refuse_oversize(event, self._options.max_request_bytes)
             filling = fillings.get(partition)
             if filling is not None and filling.size_bytes + size > limit:
                 await self._flush(topic, partition, filling, delivery)
                 filling = None
             if filling is None:
                 filling = fillings[partition] = _Filling(self._producer.create_batch())
-            filling.add(event, size, self._timestamp(topic, event))
+            filling.add(event, self._timestamp(topic, event))
         for partition, filling in fillings.items():
             await self._flush(topic, partition, filling, delivery)
 
@@ -295,7 +294,7 @@ class _Filling:
         self.earliest_ms = 1 << 62
         self.latest_ms = 0
 
-    def add(self, event: Event, size: int, timestamp_ms: int) -> None:
+    def add(self, event: Event, timestamp_ms: int) -> None:
         """Append a record; the caller has seen to it that there is room."""
         if not self.count:
             self.first_id = event.event_id
@@ -308,8 +307,8 @@ class _Filling:
         if taken is None:
             raise SinkUncertain(f"event {event.event_id} did not fit into its batch")
         self.count += 1
-        self.size_bytes += size
-        self.largest_bytes = max(self.largest_bytes, size)
+        self.size_bytes += event.size_bytes
+        self.largest_bytes = max(self.largest_bytes, event.size_bytes)
         self.earliest_ms = min(self.earliest_ms, event.timestamp_ms)
         self.latest_ms = max(self.latest_ms, event.timestamp_ms)
 

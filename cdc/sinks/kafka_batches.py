@@ -15,9 +15,6 @@ if TYPE_CHECKING:
     from cdc.errors import CdcError
     from cdc.outbox import Event
 
-RECORD_OVERHEAD_BYTES = 70
-"""What a record of its own adds: the batch's header and the varints of the record."""
-
 
 @dataclass(slots=True, kw_only=True)
 class Records:
@@ -88,16 +85,9 @@ class Judge(Protocol):
         ...
 
 
-def record_bytes(event: Event) -> int:
-    """Return the size of an event as a record, not less than the broker counts."""
-    size = RECORD_OVERHEAD_BYTES + len(event.key or b"") + len(event.value or b"")
-    for name, value in event.headers:
-        size += 4 + len(name.encode()) + len(value or b"")
-    return size
-
-
-def refuse_oversize(event: Event, size: int, limit: int) -> None:
+def refuse_oversize(event: Event, limit: int) -> None:
     """Raise RecordRefused when a record is beyond what we may send."""
+    size = event.size_bytes
     if size > limit:
         raise RecordRefused(
             f"event {event.event_id} is too large for topic {event.topic}:"

@@ -49,8 +49,9 @@ class KafkaOptions:
         start_timeout_s: connecting and the first metadata.
         close_timeout_s: leaving in order; then the producer is thrown away.
         create_topics: make a topic that a row names and that does not exist.
-        topic_partitions: of topics we make; -1 is the broker's default.
-        topic_replication: likewise.
+        topic_partitions: of topics we make.
+        topic_replication: of topics we make; 0 means three, or as many as there are
+            brokers.
         ssl_cafile: None means the system's certificate authorities.
         sasl_token_provider: ``module:callable``, sync or async, returns a token.
 
@@ -66,8 +67,8 @@ class KafkaOptions:
     start_timeout_s: float = 20.0
     close_timeout_s: float = 2.0
     create_topics: bool = False
-    topic_partitions: int = -1
-    topic_replication: int = -1
+    topic_partitions: int = 6
+    topic_replication: int = 0
     security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None

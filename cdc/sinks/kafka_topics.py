@@ -21,6 +21,7 @@ _LOOK_LIMIT_S: Final = 15.0
 _FRESH_S: Final = 30.0
 """How long a partition count is believed without a look at the metadata."""
 
+_REPLICATION: Final = 3
 _FIRST_PAUSE_S: Final = 0.2
 _LONGEST_PAUSE_S: Final = 5.0
 
@@ -106,8 +107,10 @@ class TopicDirectory:
         admin = AIOKafkaAdminClient(**client_arguments(options))
         try:
             await admin.start()
+            brokers = len(self._client.cluster.brokers())
+            replication = options.topic_replication or min(_REPLICATION, brokers)
             answer = await admin.create_topics(
-                [NewTopic(topic, options.topic_partitions, options.topic_replication)]
+                [NewTopic(topic, options.topic_partitions, replication)]
             )
         finally:
             await admin.close()

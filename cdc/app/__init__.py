@@ -1,0 +1,15 @@
+"""The only place where settings become objects."""
+
+from cdc.app.parts import constant_topics, relay_name, sink_of, source_of, target_of
+from cdc.app.service import check_all, make_source, run_relay
+
+__all__ = [
+    "check_all",
+    "constant_topics",
+    "make_source",
+    "relay_name",
+    "run_relay",
+    "sink_of",
+    "source_of",
+    "target_of",
+]

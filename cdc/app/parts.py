@@ -1,0 +1,171 @@
+"""Settings become the parts of a relay."""
+
+from __future__ import annotations
+
+import importlib
+import os
+from typing import TYPE_CHECKING, Any
+
+from psycopg import ProgrammingError
+from psycopg.conninfo import conninfo_to_dict
+
+from cdc.errors import SettingsError
+from cdc.outbox import Columns, Mapping, Template, parse_tables
+from cdc.outbox.template import TABLE_FIELDS
+from cdc.requirements import Wanted
+from cdc.session import Source
+from cdc.settings import column_names
+from slots.connect import Target
+
+if TYPE_CHECKING:
+    from cdc.settings import Settings
+    from cdc.sinks import Sink
+
+
+def relay_name(settings: Settings) -> str:
+    """Return who this relay is: ``CDC_NAME`` with database and slot filled in."""
+    return settings.name.replace("{database}", _database(settings)).replace(
+        "{slot}", settings.slot.name
+    )
+
+
+def target_of(settings: Settings) -> Target:
+    """Return the source server and how to get in."""
+    return Target(
+        dsn=settings.postgres.dsn,
+        password_file=settings.postgres.password_file,
+        password_command=settings.postgres.password_command,
+        # Postgres cuts it at 63 bytes; the beginning is what tells who it is.
+        application_name=f"walferry {relay_name(settings)}",
+    )
+
+
+def mapping_of(settings: Settings) -> Mapping:
+    """Return how rows become events."""
+    columns = settings.outbox.columns
+    return Mapping(
+        columns=Columns(
+            id=column_names(columns.id),
+            aggregate_type=column_names(columns.aggregate_type),
+            key=column_names(columns.key),
+            type=column_names(columns.type),
+            payload=column_names(columns.payload),
+            headers=column_names(columns.headers),
+            partition_key=column_names(columns.partition_key),
+        ),
+        topic=Template.parse(settings.outbox.topic),
+        record_headers=tuple(
+            (name, Template.parse(text))
+            for name, text in settings.record.headers.items()
+        ),
+    )
+
+
+def source_of(settings: Settings) -> Source:
+    """Return where rows come from."""
+    mapping = mapping_of(settings)
+    return Source(
+        target=target_of(settings),
+        wanted=Wanted(
+            slot=settings.slot.name,
+            plugin=settings.slot.plugin,
+            publication=settings.slot.publication,
+            tables=parse_tables(settings.outbox.tables),
+            required_columns=mapping.required_columns(),
+        ),
+        mapping=mapping,
+        status_interval_s=settings.status_interval_s,
+        window_bytes=settings.window.bytes,
+        grace_s=settings.grace_s,
+    )
+
+
+def constant_topics(settings: Settings) -> list[str]:
+    """Return the topics that are known before any row is read."""
+    template = Template.parse(settings.outbox.topic)
+    if template.columns:
+        return []
+    names = []
+    for table in parse_tables(settings.outbox.tables):
+        own = {"schema": table.schema, "table": table.name}
+        names.append(
+            "".join(
+                literal + (own[field] if field in TABLE_FIELDS else "")
+                for literal, field in template.parts
+            )
+        )
+    return list(dict.fromkeys(names))
+
+
+def sink_of(settings: Settings) -> Sink:
+    """Return where events go; raise SettingsError for one that cannot be made."""
+    if settings.sink == "kafka":
+        return _kafka(settings)
+    if settings.sink == "jsonl":
+        from cdc.sinks.jsonl import JsonlSink  # noqa: PLC0415 - only what is used
+
+        return JsonlSink(settings.jsonl.path)
+    return _from_factory(settings.sink)
+
+
+def _kafka(settings: Settings) -> Sink:
+    from cdc.sinks.kafka import KafkaSink  # noqa: PLC0415 - only what is used
+    from cdc.sinks.kafka_options import (  # noqa: PLC0415
+        KafkaOptions,
+        producer_arguments,
+    )
+
+    kafka = settings.kafka
+    if not kafka.bootstrap_servers:
+        raise SettingsError(
+            "CDC_KAFKA__BOOTSTRAP_SERVERS: not set",
+            hint="set it to host:port of a broker, or CDC_SINK=jsonl",
+        )
+    options = KafkaOptions(
+        bootstrap_servers=kafka.bootstrap_servers,
+        client_id=f"walferry-{relay_name(settings)}",
+        compression=kafka.compression,
+        max_request_bytes=kafka.max_request_bytes,
+        batch_bytes=min(kafka.batch_bytes, kafka.max_request_bytes),
+        request_timeout_s=kafka.request_timeout_s,
+        delivery_timeout_s=kafka.delivery_timeout_s,
+        create_topics=kafka.create_topics,
+        topic_partitions=kafka.topic_partitions,
+        topic_replication=kafka.topic_replication,
+        security_protocol=kafka.security_protocol,
+        ssl_cafile=kafka.ssl.cafile,
+        ssl_certfile=kafka.ssl.certfile,
+        ssl_keyfile=kafka.ssl.keyfile,
+        ssl_key_password=kafka.ssl.key_password,
+        ssl_check_hostname=kafka.ssl.check_hostname,
+        sasl_mechanism=kafka.sasl.mechanism,
+        sasl_username=kafka.sasl.username,
+        sasl_password=kafka.sasl.password,
+        sasl_token_provider=kafka.sasl.token_provider,
+    )
+    producer_arguments(options)  # what is wrong with them is a usage error, now
+    return KafkaSink(options)
+
+
+def _from_factory(name: str) -> Sink:
+    module, _, attribute = name.partition(":")
+    try:
+        factory: Any = getattr(importlib.import_module(module), attribute)
+        sink: Sink = factory()
+    except Exception as exc:
+        raise SettingsError(
+            f"CDC_SINK: {name} cannot be made: {type(exc).__name__}: {exc}",
+            hint="module:factory, importable from where cdc runs; it takes no argument"
+            " and returns a sink (cdc.sinks.Sink)",
+        ) from exc
+    return sink
+
+
+def _database(settings: Settings) -> str:
+    try:
+        parts = conninfo_to_dict(settings.postgres.dsn.get_secret_value())
+    except ProgrammingError:
+        return "unknown"
+    named = parts.get("dbname") or os.environ.get("PGDATABASE")
+    user = parts.get("user") or os.environ.get("PGUSER") or ""
+    return str(named or user or "postgres")

@@ -1,0 +1,132 @@
+"""The relay as a service: signals, endpoint, exit code; and what surrounds a run."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from cdc.app.parts import constant_topics, relay_name, sink_of, source_of, target_of
+from cdc.lifecycle import State
+from cdc.metrics import RelayMetrics
+from cdc.requirements import check, init
+from cdc.session import Session
+from cdc.supervisor import Patience, Supervisor
+from slots.endpoint import Endpoint
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc.errors import ExitCode
+    from cdc.finding import Finding
+    from cdc.settings import Settings
+    from cdc.sinks import Sink
+
+UNREADY_AFTER_S: Final = 60.0
+"""A commit that waits longer for its acknowledgement makes the relay not ready."""
+
+_log = structlog.get_logger("cdc.app")
+
+
+async def check_all(settings: Settings) -> list[Finding]:
+    """Test every requirement of a run, each server tried once."""
+    source = source_of(settings)
+    sink = sink_of(settings)
+    findings = await check(source.target, source.wanted)
+    return findings + await sink.check(constant_topics(settings))
+
+
+async def make_source(settings: Settings) -> list[str]:
+    """Make outbox table, publication and slot where missing; say what was made."""
+    return await init(target_of(settings), source_of(settings).wanted)
+
+
+async def run_relay(settings: Settings) -> ExitCode:
+    """Run until a signal, or until the supervisor gives up; return the exit code."""
+    service = Service(settings, sink_of(settings), RelayMetrics())
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, service.supervisor.stop)
+    try:
+        return await service.run()
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+class Service:
+    """A supervisor with its endpoint.
+
+    Args:
+        settings: all of them.
+        sink: where events go.
+        metrics: what is counted.
+
+    """
+
+    def __init__(self, settings: Settings, sink: Sink, metrics: RelayMetrics) -> None:
+        self._settings = settings
+        self._sink = sink
+        self._metrics = metrics
+        self._source = source_of(settings)
+        self.supervisor = Supervisor(
+            self._attempt,
+            Patience(
+                startup_timeout_s=settings.startup_timeout_s,
+                slot_wait_s=settings.slot.wait_s,
+                backoff_initial_s=settings.backoff.initial_s,
+                backoff_max_s=settings.backoff.max_s,
+                parks=settings.http.listen is not None,
+            ),
+            metrics,
+        )
+
+    async def run(self) -> ExitCode:
+        """Serve the endpoint, if one is wanted, and carry rows."""
+        async with AsyncExitStack() as stack:
+            if self._settings.http.listen is not None:
+                endpoint = await stack.enter_async_context(
+                    Endpoint(
+                        self._settings.http.listen,
+                        registry=self._metrics.registry,
+                        ready=self.ready,
+                        status=self.status,
+                    )
+                )
+                host, port = endpoint.address
+                _log.info("listening", host=host, port=port)
+            return await self.supervisor.run()
+
+    def ready(self) -> tuple[bool, str]:
+        """Tell whether rows flow, and why not."""
+        supervisor = self.supervisor
+        if supervisor.state is not State.STREAMING:
+            return False, f"{supervisor.state}: {supervisor.reason}".rstrip(": ")
+        if self._sink.troubles:
+            return False, self._sink.troubles[0]
+        waits_s = self._metrics.oldest_unacked_s()
+        if waits_s > UNREADY_AFTER_S:
+            return False, f"an event waits {waits_s:.0f} s for its acknowledgement"
+        return True, "streaming"
+
+    def status(self) -> dict[str, object]:
+        """Tell the present state, for /status."""
+        is_ready, reason = self.ready()
+        return {
+            "name": relay_name(self._settings),
+            "slot": self._settings.slot.name,
+            "plugin": self._settings.slot.plugin,
+            "sink": self._settings.sink,
+            "state": self.supervisor.state.value,
+            "ready": is_ready,
+            "reason": reason,
+            "troubles": list(self._sink.troubles),
+            "confirmed_lsn": str(self._metrics.confirmed_lsn),
+            "oldest_unacked_s": self._metrics.oldest_unacked_s(),
+        }
+
+    def _attempt(self, started: Callable[[], None]) -> Session:
+        return Session(self._source, self._sink, self._metrics, started=started)
