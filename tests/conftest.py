@@ -10,7 +10,7 @@ Starting, stopping and restarting a server blocks: a test with something else ru
 in its event loop does so in a thread (``await asyncio.to_thread(server.restart)``).
 """
 
-# ruff: noqa: D401, D402 - a fixture's docstring names what the test gets
+
 
 from __future__ import annotations
 

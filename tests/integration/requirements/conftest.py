@@ -1,6 +1,6 @@
 """Sources for the tests of what a run needs from Postgres."""
 
-# ruff: noqa: D401 - a fixture's docstring names what the test gets
+
 
 from __future__ import annotations
 
