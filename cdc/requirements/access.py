@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from psycopg import Error, sql
 from psycopg import errors as pg_errors
 
 from cdc import finding
 from cdc.requirements import statements
 from cdc.requirements.server import more_room, plugin_not_allowed
+from slots.catalog import create_slot, drop_slot
 from slots.connect import connect, translated
-from slots.errors import SlotError
+from slots.errors import PermissionDenied, SlotError, SlotNotReady
 
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 CONNECT_TIMEOUT_S: Final = 5.0
 
-_TRIAL_TIMEOUT: Final = "2s"
+_TRIAL_TIMEOUT_S: Final = 2.0
 """A slot is made only when older write transactions have ended; the plugin is loaded
 before that wait."""
 
@@ -57,7 +57,7 @@ def _refused(name: str, exc: SlotError, server: Server) -> Finding:
         return finding.failure(
             name, f"no walsender is left: {exc}", more_room(server, "max_wal_senders")
         )
-    if exc.hint:
+    if exc.hint and not isinstance(exc, PermissionDenied):
         return finding.failure(
             name, f"no replication connection for role {server.role}: {exc}", exc.hint
         )
@@ -97,39 +97,38 @@ async def plugin_loads(conn: AsyncConnection[TupleRow], wanted: Wanted) -> Findi
     name = "plugin.loads"
     trial = f"cdc_check_{conn.info.backend_pid}"
     try:
-        await conn.execute(
-            sql.SQL("SET statement_timeout = {}").format(sql.Literal(_TRIAL_TIMEOUT))
+        await create_slot(
+            conn,
+            trial,
+            plugin=wanted.plugin,
+            temporary=True,
+            timeout_s=_TRIAL_TIMEOUT_S,
         )
-        await conn.execute(
-            "SELECT pg_catalog.pg_create_logical_replication_slot(%s, %s, true)",
-            [trial, wanted.plugin],
-        )
-        await conn.execute("SELECT pg_catalog.pg_drop_replication_slot(%s)", [trial])
-    except pg_errors.QueryCanceled:
+        await drop_slot(conn, trial)
+    except SlotNotReady:
         return finding.ok(
             name, f"the server loads {wanted.plugin} (write transactions are open)"
         )
-    except Error as exc:
-        return plugin_trial_failed(exc, wanted)
+    except SlotError as exc:
+        return plugin_refused(exc, wanted)
     return finding.ok(name, f"the server loads {wanted.plugin}")
 
 
-def plugin_trial_failed(exc: Error, wanted: Wanted) -> Finding:
+def plugin_refused(exc: SlotError, wanted: Wanted) -> Finding:
     """Say why a slot of this plugin could not be made."""
     name = "plugin.loads"
-    said = exc.diag.message_primary or str(exc)
-    if isinstance(exc, pg_errors.UndefinedFile):
+    if exc.sqlstate == pg_errors.UndefinedFile.sqlstate:
         return finding.failure(
             name,
-            f"{wanted.plugin} is not installed on the server: {said}",
+            f"{wanted.plugin} is not installed on the server: {exc}",
             f"install it there (Debian: apt-get install postgresql-NN-{wanted.plugin},"
             " NN the server's version), or CDC_SLOT__PLUGIN=pgoutput, which every"
             " server has",
         )
-    if isinstance(exc, pg_errors.InsufficientPrivilege) and wanted.plugin in said:
+    if isinstance(exc, PermissionDenied) and wanted.plugin in str(exc):
         return plugin_not_allowed(wanted.plugin)
     return finding.warning(
         name,
-        f"not known whether the server loads {wanted.plugin}: {said}",
+        f"not known whether the server loads {wanted.plugin}: {exc}",
         "run `cdc check` again when a replication slot is free",
     )

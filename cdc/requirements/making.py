@@ -20,8 +20,9 @@ from cdc.requirements.server import demands, more_room, read_server
 from cdc.requirements.slot import slot_demands
 from cdc.requirements.start import requirement_missing
 from cdc.requirements.tables import read_candidates, read_tables
-from slots.catalog import get_slot
+from slots.catalog import create_slot, get_slot, read
 from slots.connect import connect, translated
+from slots.errors import PermissionDenied, SlotError, SlotNotReady
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -35,29 +36,13 @@ if TYPE_CHECKING:
     from cdc.requirements.tables import Table
     from cdc.requirements.wanted import Wanted
     from slots.connect import Target
+    from slots.state import Blocker
 
 SLOT_TIMEOUT_S: Final = 30.0
 """A slot waits for every write transaction that is open when it is made."""
 
 _LOCK_TIMEOUT_S: Final = 10
 """For DDL: longer than that is somebody's open transaction, not a busy moment."""
-
-# pg_locks and not pg_stat_activity: it shows the holders of transaction ids to a role
-# without pg_monitor too. A prepared transaction has no process.
-_BLOCKERS: Final = """
-SELECT COALESCE('pid ' || l.pid || COALESCE(
-           ' (' || pg_catalog.concat_ws(', ', a.datname, a.usename,
-                NULLIF(a.application_name, '')) || ')', ''),
-           'prepared transaction ' || pg_catalog.quote_literal(p.gid),
-           'transaction ' || l.transactionid::text)
-  FROM pg_catalog.pg_locks l
-  LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
-  LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
- WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
-   AND l.pid IS DISTINCT FROM pg_catalog.pg_backend_pid()
- GROUP BY l.pid, a.datname, a.usename, a.application_name, p.gid, l.transactionid
- ORDER BY pg_catalog.min(pg_catalog.age(l.transactionid)) DESC
-"""
 
 
 async def init(
@@ -137,6 +122,12 @@ async def _make_publication(
     conn: AsyncConnection[TupleRow], wanted: Wanted, server: Server
 ) -> list[str]:
     tables = await read_tables(conn, wanted, server.version)
+    # What is wrong with a table is said before the server refuses to publish it.
+    _refuse(
+        found
+        for found in coverage(tables, wanted, server.version, existing=())
+        if found.name.startswith("outbox.")
+    )
     name = wanted.publication
     denied = f"role {server.role} may not publish the outbox"
     if not tables[0].has_publication:
@@ -183,38 +174,44 @@ async def _make_slot(
     server: Server,
     timeout_s: float,
 ) -> None:
-    # lock_timeout would end the wait for open transactions too, and too soon.
-    for setting, limit in (("lock_timeout", 0.0), ("statement_timeout", timeout_s)):
-        await conn.execute(
-            sql.SQL("SET {} = {}").format(
-                sql.Identifier(setting), f"{round(limit * 1000)}ms"
-            )
-        )
+    # It would end the wait for open transactions too, and too soon.
+    await conn.execute("SET lock_timeout = 0")
     try:
-        await conn.execute(statements.create_slot(wanted.slot, wanted.plugin).encode())
-    except pg_errors.QueryCanceled as exc:
-        rows = await (await conn.execute(_BLOCKERS)).fetchall()
+        await create_slot(conn, wanted.slot, plugin=wanted.plugin, timeout_s=timeout_s)
+    except SlotNotReady as exc:
+        reading = await read(conn)
+        blockers = "; ".join(map(_named, reading.blockers)) or "ended just now"
         raise RequirementMissing(
-            f"slot {wanted.slot} had to wait {timeout_s:g} s for open write"
-            f" transactions: {'; '.join(row[0] for row in rows) or 'ended just now'}",
+            f"slot {wanted.slot} had to wait {timeout_s:g} s for"
+            f" {reading.blocker_count} open write transaction(s): {blockers}",
             hint="have them end (SELECT pg_terminate_backend(pid), COMMIT PREPARED,"
             " ROLLBACK PREPARED), then run `cdc init` again",
         ) from exc
-    except pg_errors.ConfigurationLimitExceeded as exc:
-        raise RequirementMissing(
-            f"no replication slot is left: {exc.diag.message_primary}",
+    except SlotError as exc:
+        raise _slot_refused(exc, wanted, server) from exc
+
+
+def _named(blocker: Blocker) -> str:
+    if blocker.gid is not None:
+        return f"prepared transaction {blocker.gid!r} in {blocker.database}"
+    known = [blocker.database, blocker.user, blocker.application]
+    return f"pid {blocker.pid} ({', '.join(name for name in known if name)})"
+
+
+def _slot_refused(exc: SlotError, wanted: Wanted, server: Server) -> Exception:
+    if exc.sqlstate == pg_errors.ConfigurationLimitExceeded.sqlstate:
+        return RequirementMissing(
+            f"no replication slot is left: {exc}",
             hint=more_room(server, "max_replication_slots"),
-        ) from exc
-    except pg_errors.InsufficientPrivilege as exc:
-        trial = access.plugin_trial_failed(exc, wanted)
-        if trial.status is Status.FAILURE:
-            raise requirement_missing(trial) from exc
-        raise RequirementMissing(
-            f"role {server.role} may not make a slot: {exc.diag.message_primary}",
-            hint=access.grant(server),
-        ) from exc
-    except pg_errors.UndefinedFile as exc:
-        raise requirement_missing(access.plugin_trial_failed(exc, wanted)) from exc
+        )
+    plugin = access.plugin_refused(exc, wanted)
+    if plugin.status is Status.FAILURE:
+        return requirement_missing(plugin)
+    if isinstance(exc, PermissionDenied):
+        return RequirementMissing(
+            f"role {server.role} may not make a slot: {exc}", hint=access.grant(server)
+        )
+    return exc
 
 
 def _refuse(findings: Iterable[Finding]) -> None:

@@ -1,7 +1,5 @@
 """Sources for the tests of what a run needs from Postgres."""
 
-
-
 from __future__ import annotations
 
 import uuid

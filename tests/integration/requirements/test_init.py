@@ -11,6 +11,7 @@ import pytest
 from cdc.errors import RequirementMissing
 from cdc.outbox import TableName
 from cdc.requirements import init, init_statements, making
+from tests.integration.requirements.stage import PARTITIONED
 
 if TYPE_CHECKING:
     from tests.integration.requirements.stage import Stage
@@ -85,6 +86,38 @@ async def test_a_publication_of_the_users_own_is_not_changed_to_fit(
 
     assert refused.value.hint.startswith("ALTER PUBLICATION")
     assert not await stage.source.value("SELECT pubinsert FROM pg_publication")
+
+
+async def test_a_table_that_is_published_by_its_partitions_is_not_added_again(
+    stage: Stage,
+) -> None:
+    await stage.run(
+        f"DROP TABLE outbox; {PARTITIONED};"
+        "ALTER PUBLICATION walferry ADD TABLE outbox;"
+        "ALTER PUBLICATION walferry SET (publish_via_partition_root = false)"
+    )
+
+    with pytest.raises(RequirementMissing, match="under their partitions' names"):
+        await init(stage.target, stage.wanted())
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [
+        ("CREATE UNLOGGED TABLE odd (LIKE outbox)", "is unlogged"),
+        ("CREATE VIEW odd AS TABLE outbox", "is a view"),
+        ("CREATE TABLE odd (id uuid)", "has no column aggregateid"),
+    ],
+)
+async def test_what_cannot_be_an_outbox_is_not_published(
+    stage: Stage, made: str, said: str
+) -> None:
+    await stage.run(made)
+
+    with pytest.raises(RequirementMissing, match=said):
+        await init(stage.target, stage.wanted("public.odd", publication="second"))
+
+    assert await stage.source.value("SELECT count(*) FROM pg_publication") == 1
 
 
 async def test_a_slot_that_does_not_fit_is_never_replaced(stage: Stage) -> None:

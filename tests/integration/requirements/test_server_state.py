@@ -106,7 +106,7 @@ async def test_prepared_transactions_and_hurtful_settings_are_named(
 
     with pytest.raises(RequirementMissing) as gave_up:
         await init(stage.target, stage.wanted(), slot_timeout_s=0.3)
-    assert "prepared transaction 'it''s forgotten'" in str(gave_up.value)
+    assert 'prepared transaction "it\'s forgotten"' in str(gave_up.value)
 
     await stage.run("ROLLBACK PREPARED 'it''s forgotten'")
     await init(stage.target, stage.wanted())
