@@ -124,6 +124,7 @@ def _kafka(settings: Settings) -> Sink:
     options = KafkaOptions(
         bootstrap_servers=kafka.bootstrap_servers,
         client_id=f"walferry-{relay_name(settings)}",
+        required_topics=tuple(constant_topics(settings)),
         compression=kafka.compression,
         max_request_bytes=kafka.max_request_bytes,
         batch_bytes=min(kafka.batch_bytes, kafka.max_request_bytes),

@@ -21,7 +21,7 @@ import structlog
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaTimeoutError
 
-from cdc.errors import CdcError, SinkUncertain
+from cdc.errors import CdcError, RequirementMissing, SinkUncertain
 from cdc.sinks.kafka_batches import (
     KafkaDelivery,
     Records,
@@ -77,12 +77,21 @@ class KafkaSink:
         try:
             async with asyncio.timeout(options.start_timeout_s):
                 await self._producer.start()
+            await self._require_topics(self._topics)
         except BaseException as exc:
             await self._close()
             if isinstance(exc, Exception):
                 raise named(exc, f"Kafka at {options.bootstrap_servers}") from exc
             raise
         return self
+
+    async def _require_topics(self, topics: TopicDirectory) -> None:
+        for topic in self._options.required_topics:
+            if not await topics.look_up(topic):
+                raise RequirementMissing(
+                    f"topic {topic} does not exist",
+                    hint="create it, or set CDC_KAFKA__CREATE_TOPICS=true",
+                )
 
     async def __aexit__(
         self,

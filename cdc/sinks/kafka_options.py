@@ -42,6 +42,8 @@ class KafkaOptions:
     Attributes:
         bootstrap_servers: ``host:port``, comma-separated.
         client_id: shown in the broker's logs and quotas.
+        required_topics: known before any row is read; they have to exist, unless
+            topics may be made.
         max_request_bytes: a record above it is refused before it is sent.
         batch_bytes: records of one partition are sent together up to this size.
         request_timeout_s: one request to a broker.
@@ -59,6 +61,7 @@ class KafkaOptions:
 
     bootstrap_servers: str
     client_id: str = "walferry"
+    required_topics: tuple[str, ...] = ()
     compression: Compression = "none"
     max_request_bytes: int = 1_048_576
     batch_bytes: int = 262_144
