@@ -1,0 +1,96 @@
+"""Parts for unit tests of the relay: frames as pgoutput sends them, routes, a relay."""
+
+from __future__ import annotations
+
+import struct
+from typing import TYPE_CHECKING, Any, cast
+
+from cdc.metrics import RelayMetrics
+from cdc.outbox import DEFAULT_TOPIC, Columns, Mapping, TableName, Template
+from cdc.relay import Relay
+from cdc.requirements import SourceFacts
+from cdc.routes import Routes
+from cdc.wal import pgoutput
+from cdc.wal.frames import Keepalive, WalData
+from slots.lsn import Lsn
+
+if TYPE_CHECKING:
+    from cdc.sinks import Sink
+    from cdc.testing import ScriptedStream
+    from cdc.wal.frames import Frame
+
+OUTBOX_OID = 4711
+COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
+COMMIT_SIZE = 48
+
+
+def relation(oid: int = OUTBOX_OID, name: str = "outbox") -> WalData:
+    columns = b"".join(
+        b"\x00" + column.encode() + b"\0" + struct.pack("!Ii", 25, -1)
+        for column in COLUMNS
+    )
+    body = struct.pack("!cI", b"R", oid) + b"public\0" + name.encode() + b"\0d"
+    return WalData(0, body + struct.pack("!H", len(COLUMNS)) + columns)
+
+
+def insert(*values: str | None, oid: int = OUTBOX_OID) -> WalData:
+    row = b"".join(
+        b"n"
+        if value is None
+        else b"t" + struct.pack("!I", len(value.encode())) + value.encode()
+        for value in values
+    )
+    head = struct.pack("!cIcH", b"I", oid, b"N", len(values))
+    return WalData(0, head + row)
+
+
+def event(number: int, key: str = "k", *, oid: int = OUTBOX_OID) -> WalData:
+    return insert(f"id-{number}", "order", key, "Placed", f'{{"n": {number}}}', oid=oid)
+
+
+def transaction(at: int, *rows: WalData, xid: int = 7) -> list[Frame]:
+    """Give a transaction whose commit lies at ``at`` and that ends behind it."""
+    return [
+        WalData(0, struct.pack("!cQqI", b"B", at, 0, xid)),
+        *rows,
+        WalData(0, struct.pack("!cBQQq", b"C", 0, at, at + COMMIT_SIZE, 0)),
+    ]
+
+
+def keepalive(position: int, *, reply: bool = False) -> Keepalive:
+    return Keepalive(Lsn(position), 0, reply)
+
+
+def facts() -> SourceFacts:
+    return SourceFacts(
+        server_version=180000,
+        system_id="1",
+        timeline=1,
+        database="db",
+        server_encoding="UTF8",
+        slot=cast("Any", None),
+        tables={TableName("public", "outbox"): OUTBOX_OID},
+        partitioned=frozenset(),
+        bytea_types=frozenset({17}),
+        bytea_type_names=frozenset({"bytea"}),
+        wal_sender_timeout_s=60.0,
+    )
+
+
+def relay(
+    stream: ScriptedStream,
+    sink: Sink,
+    metrics: RelayMetrics | None = None,
+    *,
+    window_bytes: int = 1 << 20,
+) -> Relay:
+    mapping = Mapping(columns=Columns(), topic=Template.parse(DEFAULT_TOPIC))
+    return Relay(
+        stream=stream,
+        decoder=pgoutput.Decoder(),
+        # pgoutput names tables by oid: the catalog is never asked.
+        routes=Routes(mapping, facts(), cast("Any", None)),
+        sink=sink,
+        metrics=metrics or RelayMetrics(),
+        window_bytes=window_bytes,
+    )
