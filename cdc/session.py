@@ -199,7 +199,7 @@ class Session:
     def _decoder(self, facts: SourceFacts) -> Decoder:
         if self._source.wanted.plugin == "pgoutput":
             return pgoutput.Decoder(facts.bytea_types)
-        return wal2json.Decoder(facts.bytea_type_names)
+        return wal2json.Decoder(facts.bytea_types)
 
     def _options(self, facts: SourceFacts) -> dict[str, str]:
         wanted = self._source.wanted

@@ -6,7 +6,6 @@ A column can exist and never arrive: a column list hides it, or it is generated.
 from __future__ import annotations
 
 import enum
-import re
 from typing import TYPE_CHECKING, Final
 
 from cdc import finding
@@ -33,7 +32,7 @@ class _Fate(enum.Enum):
 
 def columns(table: Table, wanted: Wanted, server_version: int) -> Iterator[Finding]:
     """Judge each group of mapped columns; one finding when all of them arrive."""
-    bad = [] if wanted.uses_publication else list(_unprintable(table))
+    bad = []
     for group in wanted.required_columns:
         verdict = _group(table, wanted, group, server_version)
         if verdict is not None:
@@ -44,23 +43,6 @@ def columns(table: Table, wanted: Wanted, server_version: int) -> Iterator[Findi
         yield finding.ok(
             "outbox.columns", f"every mapped column of {table.table_name} arrives"
         )
-
-
-def _unprintable(table: Table) -> Iterator[Finding]:
-    """Find types whose names wal2json (2.5, 2.6) prints without escaping quotes.
-
-    It takes a name that begins with a quote for one it has quoted itself; with an
-    empty search path that is a type in a schema that needs quotes. Arrays are escaped.
-    """
-    for name, type_name in zip(table.columns, table.types, strict=True):
-        if re.match(r'".*\.', type_name) and not type_name.endswith("[]"):
-            yield finding.failure(
-                "outbox.types",
-                f"column {name} of {table.table_name} has type {type_name}, and"
-                " wal2json does not escape the quotes in that name",
-                f"ALTER TYPE {type_name} SET SCHEMA public; or CDC_SLOT__PLUGIN="
-                "pgoutput, with a slot and a publication of its own",
-            )
 
 
 def _group(

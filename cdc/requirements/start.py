@@ -39,7 +39,7 @@ WITH RECURSIVE bytes(oid) AS (
     SELECT t.oid FROM pg_catalog.pg_type t
       JOIN bytes b ON t.typbasetype = b.oid AND t.typtype = 'd'
 )
-SELECT oid::int8, pg_catalog.format_type(oid, NULL) FROM bytes
+SELECT oid::int8 FROM bytes
 """
 
 
@@ -75,8 +75,7 @@ async def require(conn: AsyncConnection[TupleRow], wanted: Wanted) -> SourceFact
         partitioned=frozenset(
             table.table_name for table in tables if table.is_partitioned
         ),
-        bytea_types=frozenset(oid for oid, _ in types),
-        bytea_type_names=frozenset(name for _, name in types),
+        bytea_types=frozenset(oid for (oid,) in types),
         wal_sender_timeout_s=server.wal_sender_timeout_ms / 1000,
     )
 

@@ -46,10 +46,6 @@ SELECT w.schema, w.name,
        ARRAY(SELECT a.attgenerated::text FROM pg_catalog.pg_attribute a
               WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
               ORDER BY a.attnum) AS generated,
-       ARRAY(SELECT pg_catalog.format_type(a.atttypid, NULL)
-               FROM pg_catalog.pg_attribute a
-              WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped
-              ORDER BY a.attnum) AS types,
        CASE WHEN c.relreplident = 'd' AND NOT EXISTS (
                 SELECT FROM pg_catalog.pg_index i
                  WHERE i.indrelid = c.oid AND i.indisprimary)
@@ -111,7 +107,6 @@ class Table:
         root: schema and name of the topmost ancestor, when it is a partition.
         leaves_outside_wal: partitions that are unlogged, temporary or foreign.
         generated: for each of ``columns``: empty, ``s`` (stored) or ``v`` (virtual).
-        types: names as format_type() gives them, for an empty search path.
         identity: replica identity; ``n`` when an UPDATE has nothing to go by.
         is_listed: named by the publication, itself or by its schema.
         is_published: rows come under this table's name.
@@ -128,7 +123,6 @@ class Table:
     leaves_outside_wal: list[str]
     columns: list[str]
     generated: list[str]
-    types: list[str]
     identity: str | None
     has_publication: bool
     inserts: bool | None

@@ -56,7 +56,6 @@ class SourceFacts:
         tables: the oid of each outbox table; of the root where it is partitioned.
         partitioned: the tables whose rows live in partitions.
         bytea_types: oids of bytea and of every domain over it.
-        bytea_type_names: the same types as wal2json names them.
         wal_sender_timeout_s: after that long without a status the server hangs up; 0
             for never.
 
@@ -71,5 +70,4 @@ class SourceFacts:
     tables: Mapping[TableName, int]
     partitioned: frozenset[TableName]
     bytea_types: frozenset[int]
-    bytea_type_names: frozenset[str]
     wal_sender_timeout_s: float

@@ -28,6 +28,10 @@ UNCHANGED: Final = Unchanged.UNCHANGED
 Value: TypeAlias = bytes | Unchanged | None
 
 
+BYTEA_OID: Final = 17
+"""The built-in type's oid, the same in every server (pg_type.dat)."""
+
+
 class ColumnType(enum.Enum):
     """How a column's text becomes a record's bytes."""
 

@@ -9,10 +9,11 @@ nothing is skipped.
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from cdc.errors import DecodeError
 from cdc.wal.changes import (
+    BYTEA_OID,
     UNCHANGED,
     Begin,
     Change,
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
     from collections.abc import Set as AbstractSet
 
     from cdc.wal.changes import Value
-
-BYTEA_OID: Final = 17
 
 _BEGIN = struct.Struct("!cQqI")
 _COMMIT = struct.Struct("!cBQQq")

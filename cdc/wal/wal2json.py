@@ -16,6 +16,7 @@ import orjson
 
 from cdc.errors import DecodeError
 from cdc.wal.changes import (
+    BYTEA_OID,
     Begin,
     Change,
     Column,
@@ -57,6 +58,9 @@ def options(tables: Sequence[tuple[str, str]]) -> dict[str, str]:
         "include-xids": "true",
         "include-timestamp": "true",
         "include-lsn": "true",
+        # Names of types in a schema that needs quotes come out as broken JSON.
+        "include-types": "false",
+        "include-type-oids": "true",
     }
     if tables:
         chosen["add-tables"] = ",".join(
@@ -74,12 +78,11 @@ class Decoder:
     """Turns wal2json objects into changes; remembers the layouts it has seen.
 
     Args:
-        bytea_types: type names, as the plugin prints them, whose text is bytea hex:
-            bytea and the domains over it.
+        bytea_types: type oids whose text is bytea hex: bytea and the domains over it.
 
     """
 
-    def __init__(self, bytea_types: AbstractSet[str] = frozenset({"bytea"})) -> None:
+    def __init__(self, bytea_types: AbstractSet[int] = frozenset({BYTEA_OID})) -> None:
         self._bytea_types = bytea_types
         self._relations: dict[tuple[object, ...], Relation] = {}
         self._decoders: dict[object, Callable[[dict[str, Any], bytes], Change]] = {
@@ -142,7 +145,7 @@ class Decoder:
         key = (
             message["schema"],
             message["table"],
-            *[(column["name"], column["type"]) for column in columns],
+            *[(column["name"], column["typeoid"]) for column in columns],
         )
         relation = self._relations.get(key)
         if relation is None:
@@ -155,15 +158,17 @@ class Decoder:
                 schema=message["schema"],
                 name=message["table"],
                 columns=tuple(
-                    Column(_text(column["name"]), self._column_type(column["type"]))
+                    Column(_text(column["name"]), self._column_type(column["typeoid"]))
                     for column in columns
                 ),
             )
             self._relations[key] = relation
         return relation
 
-    def _column_type(self, type_name: str) -> ColumnType:
-        return ColumnType.BYTEA if type_name in self._bytea_types else ColumnType.TEXT
+    def _column_type(self, type_oid: object) -> ColumnType:
+        return (
+            ColumnType.BYTEA if _oid(type_oid) in self._bytea_types else ColumnType.TEXT
+        )
 
 
 def _value(value: object, column_type: ColumnType) -> Value:
@@ -216,6 +221,11 @@ def _xid(value: object) -> int:
     if type(value) is not int or not 0 < value < 1 << 32:
         _wrong("xid is no transaction id")
     return value
+
+
+def _oid(value: object) -> int:
+    # The second reading of a row leaves numbers as text.
+    return int(value) if isinstance(value, int | str) else _wrong("a type is no oid")
 
 
 def _text(value: object) -> str:

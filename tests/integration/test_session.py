@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from cdc.outbox import Columns, Template
 from cdc.testing import MemorySink
 from slots.lsn import Lsn
 from tests.in_process import relay_source, running
@@ -100,3 +101,27 @@ async def test_a_second_session_repeats_nothing_that_was_confirmed(
             await sink.wait_for(number)
 
     assert [event.key for event in sink.events] == [b"k-1", b"k-2", b"k-3"]
+
+
+async def test_types_with_names_that_need_quotes_are_carried(source: Source) -> None:
+    """wal2json prints such a name as broken JSON, so it is asked for oids instead."""
+    await source.create_outbox()
+    await source.execute('CREATE SCHEMA "Shop"')
+    await source.execute('CREATE DOMAIN "Shop".kind AS text')
+    await source.execute('CREATE DOMAIN "Shop".raw AS bytea')
+    await source.execute('ALTER TABLE outbox ADD a "Shop".kind, ADD raw "Shop".raw')
+    sink = MemorySink()
+    columns = Columns(payload=("raw",), headers=("headers",))
+    kind = (("kind", Template.parse("{a}")),)
+
+    async with running(
+        relay_source(source, columns=columns, record_headers=kind), sink
+    ):
+        await source.execute(
+            "INSERT INTO outbox (aggregatetype, aggregateid, type, a, raw)"
+            " VALUES ('order', '1', 'x', 'big', '\\x00ff')"
+        )
+        (event,) = await sink.wait_for(1)
+
+    assert event.value == b"\x00\xff"
+    assert dict(event.headers)["kind"] == b"big"

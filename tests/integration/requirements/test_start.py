@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 import pytest
 
 from cdc.errors import OperatorNeeded, RequirementMissing
-from cdc.finding import Status
 from cdc.outbox import TableName
 from cdc.requirements import partition_root, still_covered
 from slots.connect import connect
@@ -60,7 +58,6 @@ async def test_a_timeout_of_the_roles_own_is_the_one_that_counts(
 async def test_domains_over_bytea_are_bytea_however_deep(
     source_of: Callable[..., Awaitable[Source]],
 ) -> None:
-    """The names are those that wal2json prints on a connection with our settings."""
     source = await source_of("15", "wal2json")
     await source.create_outbox()
     stage = Stage(source)
@@ -78,52 +75,6 @@ async def test_domains_over_bytea_are_bytea_however_deep(
         "SELECT oid::int FROM pg_type WHERE typname IN ('bytea', 'Raw', 'deeper')"
     )
     assert facts.bytea_types == {row["oid"] for row in oids}
-    async with await connect(stage.target) as connection:
-        cursor = await connection.execute(
-            """
-            SELECT c ->> 'name', c ->> 'type'
-              FROM pg_catalog.pg_logical_slot_peek_changes(
-                       %s, NULL, NULL, 'format-version', '2') AS x(lsn, xid, data),
-                   pg_catalog.json_array_elements(data::json -> 'columns') c
-             WHERE data::json ->> 'action' = 'I'
-            """,
-            [source.slot],
-        )
-        printed: dict[str, str] = dict(await cursor.fetchall())
-    assert facts.bytea_type_names == {printed[name] for name in "abc"}
-    assert printed["d"] not in facts.bytea_type_names
-
-
-async def test_a_type_that_wal2json_prints_as_broken_json_is_refused(
-    source_of: Callable[..., Awaitable[Source]],
-) -> None:
-    """The plugin's output for such a column is shown to be no JSON."""
-    source = await source_of("15", "wal2json")
-    await source.create_outbox()
-    stage = Stage(source)
-    await stage.run(
-        'CREATE SCHEMA "Shop"; CREATE DOMAIN "Shop".kind AS text;'
-        'ALTER TABLE outbox ADD a "Shop".kind'
-    )
-    await source.insert_event()
-    peek = (
-        "SELECT data FROM pg_catalog.pg_logical_slot_peek_changes("
-        "%s, NULL, NULL, 'format-version', '2') WHERE data LIKE '%%\"I\"%%'"
-    )
-    async with await connect(stage.target) as connection:
-        row = await (await connection.execute(peek, [source.slot])).fetchone()
-        assert row is not None
-        with pytest.raises(json.JSONDecodeError):
-            json.loads(row[0])
-
-        found = await stage.finding("outbox.types")
-        assert found.status is Status.FAILURE
-        await stage.run(found.remedy.partition(" or ")[0])
-        assert await stage.unmet() == []
-
-        await source.insert_event()
-        rows = await (await connection.execute(peek, [source.slot])).fetchall()
-        json.loads(rows[-1][0])
 
 
 UNCOVERED = {

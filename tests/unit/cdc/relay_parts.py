@@ -72,7 +72,6 @@ def facts() -> SourceFacts:
         tables={TableName("public", "outbox"): OUTBOX_OID},
         partitioned=frozenset(),
         bytea_types=frozenset({17}),
-        bytea_type_names=frozenset({"bytea"}),
         wal_sender_timeout_s=60.0,
     )
 

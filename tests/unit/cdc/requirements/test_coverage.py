@@ -21,7 +21,6 @@ GOOD = Table(
     leaves_outside_wal=[],
     columns=["id", "topic", "g"],
     generated=["", "", "s"],
-    types=["uuid", "text", "text"],
     identity="d",
     has_publication=True,
     inserts=True,
@@ -143,22 +142,3 @@ def test_an_update_that_the_publication_forbids_is_said() -> None:
 
     warned = [each.name for each in found if each.status is Status.WARNING]
     assert warned == ["outbox.replica_identity"]
-
-
-@pytest.mark.parametrize(
-    ("type_name", "expected"),
-    [
-        ('"We.ird".raw', ["outbox.types"]),
-        ('"Shop"."Kind"', ["outbox.types"]),
-        ('public."Kind"', []),
-        ('"Shop".kind[]', []),
-        ('"char"', []),
-    ],
-)
-def test_types_that_wal2json_cannot_print_are_refused_for_it_alone(
-    type_name: str, expected: list[str]
-) -> None:
-    table = replace(GOOD, types=["uuid", "text", type_name])
-
-    assert failures(judged(table, plugin="wal2json")) == expected
-    assert failures(judged(table)) == []
