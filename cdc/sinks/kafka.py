@@ -1,36 +1,26 @@
 """Kafka: idempotent, acknowledged by all replicas, in order within a partition.
 
-What the client library leaves to us, found by experiment:
-
-- After a batch that failed for good, the partition's sequence has a hole and every
-  later send fails: a producer with a failed or unknown batch is thrown away (rule 10).
-- Idempotent batches never expire inside the library: the time limit is ours.
-- ``stop()`` does not return while the broker is down: it is bounded, then cut.
-- Asking for the metadata of a topic may create it: what exists is read from the list.
+A record batch that fails, or that nobody answers in time, breaks the sink: its producer
+sends nothing more (rule 10), every delivery without an outcome fails, and so does every
+``publish()`` until the sink is left and entered again. What a refusal has taught is
+kept, so that sending the same events again gets further.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import time
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 import structlog
-from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaTimeoutError
 
-from cdc.errors import CdcError, RequirementMissing, SinkUncertain
-from cdc.sinks.kafka_batches import (
-    KafkaDelivery,
-    Records,
-    refuse_oversize,
-    spread,
-)
+from cdc.errors import CdcError, SinkUncertain
+from cdc.sinks.kafka_batches import KafkaDelivery, Packer, Shipment, now_ms, spread
+from cdc.sinks.kafka_missing import MissingTopics, fail, pauses_s
 from cdc.sinks.kafka_options import producer_arguments
-from cdc.sinks.kafka_outcomes import Lessons, named
+from cdc.sinks.kafka_outcomes import Lessons
 from cdc.sinks.kafka_partition import KeyHashes
+from cdc.sinks.kafka_producer import Producer
+from cdc.sinks.kafka_requirements import check_cluster
 from cdc.sinks.kafka_topics import TopicDirectory
 
 if TYPE_CHECKING:
@@ -40,7 +30,9 @@ if TYPE_CHECKING:
 
     from cdc.finding import Finding
     from cdc.outbox import Event, EventBatch
+    from cdc.sinks.kafka_batches import Filling
     from cdc.sinks.kafka_options import KafkaOptions
+    from cdc.sinks.kafka_topics import Topic
 
 _log = structlog.get_logger("cdc.sinks.kafka")
 
@@ -55,43 +47,28 @@ class KafkaSink:
         timestamps_replaced: records published with the time of publishing because the
             broker refuses the commit time.
 
+    Raises SettingsError for options that cannot work.
+
     """
 
     def __init__(self, options: KafkaOptions) -> None:
+        producer_arguments(options)
         self._options = options
         self._hashes = KeyHashes()
         self._lessons = Lessons()
-        self._producer: Any = None
-        self._topics: TopicDirectory | None = None
+        self._missing = MissingTopics(options.bootstrap_servers)
+        self._producer: Producer | None = None
+        self._directory: TopicDirectory | None = None
         self._broken: CdcError | None = None
-        self._deliveries: deque[KafkaDelivery] = deque()
-        self._held: dict[str, _Held] = {}
-        self._turn = 0
+        self._unanswered: set[asyncio.Future[None]] = set()
+        self._seeker: asyncio.Task[None] | None = None
+        self._turn = asyncio.Lock()
         self.timestamps_replaced = 0
 
     async def __aenter__(self) -> Self:
-        options = self._options
         self._broken = None
-        self._producer = AIOKafkaProducer(**producer_arguments(options))
-        self._topics = TopicDirectory(self._producer.client, options)
-        try:
-            async with asyncio.timeout(options.start_timeout_s):
-                await self._producer.start()
-            await self._require_topics(self._topics)
-        except BaseException as exc:
-            await self._close()
-            if isinstance(exc, Exception):
-                raise named(exc, f"Kafka at {options.bootstrap_servers}") from exc
-            raise
+        await self._start()
         return self
-
-    async def _require_topics(self, topics: TopicDirectory) -> None:
-        for topic in self._options.required_topics:
-            if not await topics.look_up(topic):
-                raise RequirementMissing(
-                    f"topic {topic} does not exist",
-                    hint="create it, or set CDC_KAFKA__CREATE_TOPICS=true",
-                )
 
     async def __aexit__(
         self,
@@ -99,239 +76,221 @@ class KafkaSink:
         exc: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        await self._close()
+        if self._seeker is not None:
+            self._seeker.cancel()
+            await asyncio.wait([self._seeker])
+            self._seeker = None
+        left = SinkUncertain("left before the broker had answered")
+        self._missing.fail(left)
+        self._fail_unanswered(left)
+        if self._producer is not None:
+            await self._producer.discard()
+            self._producer = None
 
     async def publish(self, batch: EventBatch) -> KafkaDelivery:
-        """Hand a batch to the producer; hold events of topics that do not exist."""
+        """Queue a batch at the producer; hold events of topics that do not exist.
+
+        Waits while the queues of the producer are full.
+        """
+        if self._broken is not None:
+            raise self._broken
         delivery = KafkaDelivery(self)
-        self._remember(delivery)
         try:
-            for topic, events in spread(batch.events).items():
-                await self._publish(topic, events, delivery)
+            async with self._turn:
+                await self._publish(spread(batch.events), delivery)
         except CdcError as exc:
-            self._broken = self._broken or exc
-            raise
+            first = self._break(exc)
+            # What stands before a refused record is delivered, not thrown away with
+            # the session that the refusal ends.
+            await delivery.answers(self._options.delivery_timeout_s)
+            raise first from exc.__cause__
         return delivery
 
     @property
     def troubles(self) -> Sequence[str]:
         """Topics that are waited for."""
-        return [held.trouble(topic) for topic, held in self._held.items()]
+        if self._directory is None:
+            return ()
+        return self._missing.lines(self._directory.reasons)
 
     async def check(self, constant_topics: Sequence[str]) -> list[Finding]:
         """Test the cluster on connections of its own."""
-        # Imported here: the admin client is needed by nobody else.
-        from cdc.sinks.kafka_requirements import check_cluster  # noqa: PLC0415
-
         return await check_cluster(self._options, constant_topics)
 
-    def verdict(self, records: Records, exc: Exception) -> CdcError:
-        """Name what ended a batch; from here on the producer is not used any more."""
-        error = self._lessons.verdict(records, exc)
-        self._broken = self._broken or error
-        return error
-
-    # -- publishing -------------------------------------------------------------------
+    def give_up(self, shipment: Shipment) -> CdcError:
+        """Break, because a shipment has had no answer in time; return the error."""
+        error = SinkUncertain(
+            f"{shipment.where}: no answer within"
+            f" {self._options.delivery_timeout_s:g} s for {shipment.count} events from"
+            f" {shipment.first_id} on; the outcome is unknown",
+            hint="they are sent again; look whether the partition has a leader and"
+            " enough replicas in sync",
+        )
+        return self._halt(error)
 
     async def _publish(
-        self, topic: str, events: list[Event], delivery: KafkaDelivery
+        self, groups: dict[str, list[Event]], delivery: KafkaDelivery
     ) -> None:
-        if self._broken is not None:
-            raise self._broken
-        held = self._held.get(topic)
-        if held is None:
-            assert self._topics is not None  # noqa: S101 - the sink has been entered
-            partitions = self._topics.known(topic)
-            if partitions is None:
-                partitions = await self._topics.look_up(topic)
-            if partitions:
-                await self._send(topic, partitions, events, delivery)
-                return
-            held = self._hold(topic)
-        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        delivery.held.append(done)
-        held.queue.append((events, delivery, done))
+        if self._entered.is_worn:
+            await self._renew()
+        await self._topics.find([topic for topic in groups if not self._knows(topic)])
+        for topic, events in groups.items():
+            # Asked again for each: sending waits, and topics come and go meanwhile.
+            known = None if topic in self._missing else self._topics.known(topic)
+            if known is None:
+                self._hold(topic, events, delivery)
+            else:
+                await self._send(known, events, delivery)
 
     async def _send(
-        self, topic: str, partitions: int, events: list[Event], delivery: KafkaDelivery
+        self, topic: Topic, events: Sequence[Event], delivery: KafkaDelivery
     ) -> None:
-        """Fill a builder for each partition, in order, and send it when it is full."""
-        limit = self._lessons.batch_limits.get(topic, self._options.batch_bytes)
-        self._turn += 1
-        fillings: dict[int, _Filling] = {}
-        for event in events:
-            if event.partition_key is None:
-                partition = self._turn % partitions
-            else:
-                partition = self._hashes.partition(event.partition_key, partitions)
-            size = event.size_bytes
-            refuse_oversize(event, self._options.max_request_bytes)
-            filling = fillings.get(partition)
-            if filling is not None and filling.size_bytes + size > limit:
-                await self._flush(topic, partition, filling, delivery)
-                filling = None
-            if filling is None:
-                filling = fillings[partition] = _Filling(self._producer.create_batch())
-            filling.add(event, self._timestamp(topic, event))
-        for partition, filling in fillings.items():
-            await self._flush(topic, partition, filling, delivery)
-
-    async def _flush(
-        self, topic: str, partition: int, filling: _Filling, delivery: KafkaDelivery
-    ) -> None:
-        deadline = time.monotonic() + self._options.delivery_timeout_s
-        while True:
-            try:
-                async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-                    answer = await self._producer.send_batch(
-                        filling.builder, topic, partition=partition
-                    )
-                break
-            except KafkaTimeoutError:
-                # The partition's queue is full: the library waits less than we do.
-                continue
-            except TimeoutError as exc:
-                raise SinkUncertain(
-                    f"topic {topic}, partition {partition}: nothing was taken for"
-                    f" {self._options.delivery_timeout_s:g} s"
-                ) from exc
-            except Exception as exc:
-                raise named(exc, f"topic {topic}, partition {partition}") from exc
-        delivery.sent.append(
-            Records(
-                topic=topic,
-                partition=partition,
-                first_id=filling.first_id,
-                count=filling.count,
-                largest_bytes=filling.largest_bytes,
-                timestamps_ms=(filling.earliest_ms, filling.latest_ms),
-                answer=answer,
-                deadline=deadline,
-            )
+        """Pack events of one topic and queue each record batch as it becomes full."""
+        producer, options, lessons = self._entered, self._options, self._lessons
+        limit = lessons.batch_limit(
+            topic.name,
+            options.batch_bytes,
+            options.max_request_bytes,
+            topic.limit_bytes,
         )
-
-    def _timestamp(self, topic: str, event: Event) -> int:
-        if self._lessons.takes_time(topic, event.timestamp_ms):
-            return event.timestamp_ms
-        self.timestamps_replaced += 1
-        return time.time_ns() // 1_000_000
-
-    def _remember(self, delivery: KafkaDelivery) -> None:
-        while self._deliveries and all(
-            records.answer.done() for records in self._deliveries[0].sent
-        ):
-            if any(not future.done() for future in self._deliveries[0].held):
-                break
-            self._deliveries.popleft()
-        self._deliveries.append(delivery)
-
-    # -- topics that do not exist -----------------------------------------------------
-
-    def _hold(self, topic: str) -> _Held:
-        held = self._held[topic] = _Held(
-            asyncio.create_task(self._wait_for(topic), name=f"topic {topic}")
+        packer = Packer(
+            topic=topic.name,
+            new_builder=lambda: producer.new_batch(limit),
+            hashes=self._hashes,
+            partitions=topic.partitions,
+            unkeyed=topic.unkeyed,
+            max_record_bytes=options.max_request_bytes,
+            clock_limit_ms=lessons.clock_limits.get(topic.name),
+            now_ms=now_ms(),
         )
-        _log.warning("topic_missing", topic=topic, remedy="create it")
-        return held
-
-    async def _wait_for(self, topic: str) -> None:
-        """Wait until a topic exists, then send what is held for it, in order."""
-        assert self._topics is not None  # noqa: S101 - the sink has been entered
-        held = None
         try:
-            partitions = await self._topics.wait_for(topic)
-            held = self._held[topic]
-            while held.queue:
-                events, delivery, done = held.queue[0]
-                await self._send(topic, partitions, events, delivery)
-                held.queue.popleft()
-                done.set_result(None)
-        except CdcError as exc:
-            self._broken = self._broken or exc
-            for _events, _delivery, done in self._held[topic].queue:
-                done.set_exception(exc)
+            for filling in packer.pack(events):
+                delivery.sent.append(await self._ship(producer, topic, filling))
         finally:
-            self._held.pop(topic, None)
+            self.timestamps_replaced += packer.timestamps_replaced
 
-    async def _close(self) -> None:
-        """Leave in bounded time, giving up what has no outcome."""
-        tasks = [held.task for held in self._held.values()]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        self._held.clear()
-        producer, self._producer = self._producer, None
+    async def _ship(
+        self, producer: Producer, topic: Topic, filling: Filling
+    ) -> Shipment:
+        shipment = filling.shipment(topic, self._options.delivery_timeout_s)
+        answer = await producer.submit(filling.builder, shipment)
+        self._unanswered.add(shipment.outcome)
+        # The one place for a callback: whoever awaits the answer learns of a failure
+        # after the sender, which by then has sent what is queued behind.
+        answer.add_done_callback(lambda done: self._answered(shipment, done))
+        return shipment
+
+    def _answered(self, shipment: Shipment, answer: asyncio.Future[Any]) -> None:
+        error = None if answer.cancelled() else answer.exception()
+        outcome = shipment.outcome
+        if outcome.done():
+            # The sink has been broken or left; this is the producer's last word.
+            return
+        self._unanswered.discard(outcome)
+        if error is None and not answer.cancelled():
+            outcome.set_result(None)
+            return
+        cause = error or asyncio.CancelledError()
+        verdict = self._lessons.verdict(shipment, cause, now_ms())
+        verdict.__cause__ = cause
+        fail(outcome, self._halt(verdict))
+
+    def _halt(self, error: CdcError) -> CdcError:
+        """Stop the producer at once; return what broke the sink first."""
+        first = self._break(error)
+        self._entered.halt()
+        self._fail_unanswered(first)
+        return first
+
+    def _break(self, error: CdcError) -> CdcError:
+        """Take nothing more; return what broke the sink first.
+
+        Batches on their way stay there: each has an outcome of its own.
+        """
+        if self._broken is None:
+            self._broken = error
+        self._missing.fail(self._broken)
+        return self._broken
+
+    def _fail_unanswered(self, error: CdcError) -> None:
+        for outcome in self._unanswered:
+            fail(outcome, error)
+        self._unanswered.clear()
+
+    @property
+    def _entered(self) -> Producer:
+        assert self._producer is not None  # noqa: S101 - publish() comes after entering
+        return self._producer
+
+    @property
+    def _topics(self) -> TopicDirectory:
+        assert self._directory is not None  # noqa: S101 - as above
+        return self._directory
+
+    async def _start(self) -> None:
+        producer = Producer(self._options)
+        await producer.start()
+        directory = TopicDirectory(producer.client, self._options)
         try:
-            async with asyncio.timeout(self._options.close_timeout_s):
-                await producer.stop()
-        except Exception:  # noqa: BLE001 - whatever keeps it, it is thrown away
-            await self._cut(producer)
-        while self._deliveries:
-            self._deliveries.popleft().abandon()
+            await directory.require(self._options.required_topics)
+        except BaseException:
+            await producer.discard()
+            raise
+        self._producer, self._directory = producer, directory
 
-    async def _cut(self, producer: Any) -> None:
-        """End a producer that would not stop: its sender first, then its sockets."""
-        sender = getattr(producer, "_sender", None)
-        task = getattr(sender, "_sender_task", None)
-        if task is not None:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-        with contextlib.suppress(Exception):
-            async with asyncio.timeout(self._options.close_timeout_s):
-                await producer.client.close()
+    async def _renew(self) -> None:
+        """Let another producer take over, once this one has all its answers."""
+        limit_s = self._options.delivery_timeout_s
+        if self._unanswered:
+            _, late = await asyncio.wait(list(self._unanswered), timeout=limit_s)
+            if late:
+                raise SinkUncertain(f"Kafka: no answer within {limit_s:g} s")
+        if self._broken is not None:
+            raise self._broken
+        await self._entered.discard()
+        self._producer = None
+        await self._start()
+        _log.info("producer_renewed", reason="sequence numbers were running out")
 
+    def _knows(self, topic: str) -> bool:
+        return topic in self._missing or self._topics.known(topic) is not None
 
-class _Filling:
-    """A record batch that is being filled."""
+    def _hold(self, topic: str, events: list[Event], delivery: KafkaDelivery) -> None:
+        is_new = topic not in self._missing
+        self._missing.hold(topic, events, delivery)
+        if is_new:
+            line = self._missing.lines(self._topics.reasons)[-1]
+            _log.warning("topic_missing", topic=topic, trouble=line)
+        if self._seeker is None or self._seeker.done():
+            self._seeker = asyncio.create_task(self._seek(), name="topic-seeker")
 
-    __slots__ = (
-        "builder",
-        "count",
-        "earliest_ms",
-        "first_id",
-        "largest_bytes",
-        "latest_ms",
-        "size_bytes",
-    )
+    async def _seek(self) -> None:
+        """Look for missing topics, ever less often; send what is held for them."""
+        asked = 0
+        pauses = pauses_s()
+        try:
+            while self._missing and self._broken is None:
+                if len(self._missing) > asked:
+                    pauses = pauses_s()
+                await asyncio.sleep(next(pauses))
+                asked = len(self._missing)
+                await self._topics.find(self._missing.topics)
+                for topic in self._missing.topics:
+                    await self._release(topic)
+        except CdcError as exc:
+            self._break(exc)
+        except Exception as exc:  # noqa: BLE001 - a bug: the deliveries tell of it
+            self._break(CdcError(f"held events cannot be sent: {exc!r}"))
 
-    def __init__(self, builder: Any) -> None:
-        self.builder = builder
-        self.first_id = ""
-        self.count = 0
-        self.size_bytes = 0
-        self.largest_bytes = 0
-        self.earliest_ms = 1 << 62
-        self.latest_ms = 0
-
-    def add(self, event: Event, timestamp_ms: int) -> None:
-        """Append a record; the caller has seen to it that there is room."""
-        if not self.count:
-            self.first_id = event.event_id
-        taken = self.builder.append(
-            timestamp=timestamp_ms,
-            key=event.key,
-            value=event.value,
-            headers=event.headers,
-        )
-        if taken is None:
-            raise SinkUncertain(f"event {event.event_id} did not fit into its batch")
-        self.count += 1
-        self.size_bytes += event.size_bytes
-        self.largest_bytes = max(self.largest_bytes, event.size_bytes)
-        self.earliest_ms = min(self.earliest_ms, event.timestamp_ms)
-        self.latest_ms = max(self.latest_ms, event.timestamp_ms)
-
-
-class _Held:
-    """Events of a topic that does not exist, in order."""
-
-    def __init__(self, task: asyncio.Task[None]) -> None:
-        self.task = task
-        self.queue: deque[tuple[list[Event], KafkaDelivery, asyncio.Future[None]]] = (
-            deque()
-        )
-
-    def trouble(self, topic: str) -> str:
-        """Say what is missing and how much waits for it."""
-        count = sum(len(events) for events, _delivery, _done in self.queue)
-        return f"topic {topic} does not exist: create it, {count} events wait"
+    async def _release(self, name: str) -> None:
+        while self._broken is None:
+            async with self._turn:
+                topic = self._topics.known(name)
+                if topic is None:
+                    return
+                held = self._missing.first(name)
+                if held is None:
+                    _log.info("topic_found", topic=name)
+                    return
+                await self._send(topic, held.events, held.delivery)
+                self._missing.release(name, held)

@@ -11,26 +11,28 @@ import struct
 from typing import Final
 
 _SEED: Final = 0x9747B28C
-_M: Final = 0x5BD1E995
-_R: Final = 24
-_MASK: Final = 0xFFFFFFFF
 _POSITIVE: Final = 0x7FFFFFFF
 
 MAX_REMEMBERED: Final = 65_536
-"""Keys whose hash is kept; at some 150 bytes each about 10 MiB."""
+"""Keys whose hash is kept: UUIDs take some 12 MiB."""
+
+LONGEST_REMEMBERED_BYTES: Final = 128
+"""A longer key is hashed each time, or long keys would make the memory unbounded."""
 
 
 def murmur2(data: bytes) -> int:
     """Return Kafka's murmur2 of the bytes, as an unsigned 32-bit number."""
+    # The constants are written out: a global look-up a word doubles the cost.
     length = len(data)
-    whole = length & ~3
+    words = length >> 2
     h = _SEED ^ length
-    for (k,) in struct.iter_unpack("<I", data[:whole]):
-        k = k * _M & _MASK  # noqa: PLW2901 - the algorithm's own names
-        h = (h * _M & _MASK) ^ ((k ^ k >> _R) * _M & _MASK)
-    if length > whole:
-        h = (h ^ int.from_bytes(data[whole:], "little")) * _M & _MASK
-    h = (h ^ h >> 13) * _M & _MASK
+    for word in struct.unpack_from(f"<{words}I", data):
+        k = word * 0x5BD1E995 & 0xFFFFFFFF
+        h = (h * 0x5BD1E995 ^ (k ^ k >> 24) * 0x5BD1E995) & 0xFFFFFFFF
+    if length & 3:
+        rest = int.from_bytes(data[words << 2 :], "little")
+        h = (h ^ rest) * 0x5BD1E995 & 0xFFFFFFFF
+    h = (h ^ h >> 13) * 0x5BD1E995 & 0xFFFFFFFF
     return h ^ h >> 15
 
 
@@ -41,11 +43,17 @@ class KeyHashes:
         self._limit = limit
         self._hashes: dict[bytes, int] = {}
 
+    def __len__(self) -> int:
+        return len(self._hashes)
+
     def partition(self, key: bytes, partitions: int) -> int:
         """Return the partition of a key among so many."""
         positive = self._hashes.get(key)
         if positive is None:
-            if len(self._hashes) >= self._limit:
-                self._hashes.clear()
-            positive = self._hashes[key] = murmur2(key) & _POSITIVE
+            positive = murmur2(key) & _POSITIVE
+            if len(key) <= LONGEST_REMEMBERED_BYTES:
+                if len(self._hashes) >= self._limit:
+                    # Keys in use come back at once; a clever order would cost more.
+                    self._hashes.clear()
+                self._hashes[key] = positive
         return positive % partitions
