@@ -72,6 +72,7 @@ class Service:
         self._sink = sink
         self._metrics = metrics
         self._source = source_of(settings)
+        self._session: Session | None = None
         self.supervisor = Supervisor(
             self._attempt,
             Patience(
@@ -126,7 +127,18 @@ class Service:
             "troubles": list(self._sink.troubles),
             "confirmed_lsn": str(self._metrics.confirmed_lsn),
             "oldest_unacked_s": self._metrics.oldest_unacked_s(),
+            "server_notice": self._server_notice(),
         }
 
+    def _server_notice(self) -> str:
+        """Give what the server said last, such as a standby that it waits for."""
+        session = self._session
+        if session is None or session.stream is None:
+            return ""
+        return session.stream.server_notice
+
     def _attempt(self, started: Callable[[], None]) -> Session:
-        return Session(self._source, self._sink, self._metrics, started=started)
+        self._session = Session(
+            self._source, self._sink, self._metrics, started=started
+        )
+        return self._session
