@@ -10,8 +10,6 @@ Starting, stopping and restarting a server blocks: a test with something else ru
 in its event loop does so in a thread (``await asyncio.to_thread(server.restart)``).
 """
 
-
-
 from __future__ import annotations
 
 import contextlib
@@ -22,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 import pytest
+from hypothesis import HealthCheck, settings
 
 from cdc.errors import RequirementMissing
 from cdc.local import (
@@ -45,6 +44,12 @@ from tests.proxy import Proxy
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+# Machines are shared: how long an example takes says nothing about the code.
+settings.register_profile(
+    "shared", deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("shared")
 
 HAS_MATRIX = os.environ.get("WALFERRY_TEST_MATRIX") == "1"
 KAFKA_VERSION = os.environ.get("WALFERRY_TEST_KAFKA_VERSION", DEFAULT_KAFKA_VERSION)

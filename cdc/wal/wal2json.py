@@ -116,7 +116,7 @@ class Decoder:
 
     def _insert(self, message: dict[str, Any], payload: bytes) -> Insert:
         columns = message["columns"]
-        if any(type(column["value"]) is float for column in columns):
+        if any(_loses_digits(column["value"], payload) for column in columns):
             columns = _BARE.decode(payload.decode())["columns"]
         relation = self._described(message, columns)
         return Insert(
@@ -169,6 +169,12 @@ class Decoder:
         return (
             ColumnType.BYTEA if _oid(type_oid) in self._bytea_types else ColumnType.TEXT
         )
+
+
+def _loses_digits(value: object, payload: bytes) -> bool:
+    """Tell whether the quick parser may have changed the text of a number."""
+    # Floats have no exact digits, whole numbers do, but for the sign of a zero.
+    return type(value) is float or (value == 0 and b":-0" in payload)
 
 
 def _value(value: object, column_type: ColumnType) -> Value:
