@@ -9,6 +9,7 @@
     │   ├── PermissionDenied        a right is missing
     │   └── DatabaseMissing
     ├── BadConnectionSettings the DSN or a secret cannot be read       stop
+    ├── BadWebhook            the webhook's address is none              stop
     ├── BadListenAddress      nobody can listen there                  stop
     ├── SlotMissing           no slot of that name                     stop
     ├── SlotLost              invalidated, its WAL is gone             stop
@@ -68,6 +69,12 @@ class BadConnectionSettings(SlotError):
     """The connection settings cannot be used."""
 
     hint = "check CDC_POSTGRES__DSN (or --dsn) and the password file or command"
+
+
+class BadWebhook(SlotError):
+    """The webhook's address cannot be used."""
+
+    hint = "write it as https://host/path"
 
 
 class BadListenAddress(SlotError):

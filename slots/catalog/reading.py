@@ -49,6 +49,8 @@ _COLUMNS: Final = (
     (170000, "failover", "s.failover"),
     (170000, "synced", "s.synced"),
     (180000, "two_phase_at", "s.two_phase_at"),
+    (140000, "decoded_transactions", "d.total_txns"),
+    (140000, "statistics_reset_at", "d.stats_reset"),
 )
 
 _SLOTS: Final = """
@@ -56,6 +58,8 @@ SELECT {columns}
   FROM pg_catalog.pg_replication_slots AS s
   LEFT JOIN pg_catalog.pg_stat_activity AS a ON a.pid = s.active_pid
   LEFT JOIN pg_catalog.pg_stat_get_wal_senders() AS w ON w.pid = s.active_pid
+  LEFT JOIN LATERAL pg_catalog.pg_stat_get_replication_slot(s.slot_name) AS d
+         ON s.slot_type = 'logical'
 """
 
 # A session shows its transaction id to everybody, the rest to pg_monitor only.
@@ -96,6 +100,7 @@ SELECT pg_catalog.jsonb_build_object(
                                    LIMIT {blocker_limit}) AS b), '[]'),
     'blocker_count', (SELECT pg_catalog.count(*) FROM blockers),
     'at', pg_catalog.clock_timestamp(),
+    'started_at', pg_catalog.pg_postmaster_start_time(),
     'version', pg_catalog.current_setting('server_version_num')::int,
     'database', pg_catalog.current_database(),
     'role', current_user,
@@ -187,6 +192,7 @@ def _slot(row: Mapping[str, Any]) -> Slot:
             "two_phase_at": _lsn(row["two_phase_at"]),
             "wal_status": WalStatus(row["wal_status"]) if row["wal_status"] else None,
             "inactive_since": _moment(row["inactive_since"]),
+            "statistics_reset_at": _moment(row["statistics_reset_at"]),
         }
     )
 
@@ -196,6 +202,7 @@ def _server(row: Mapping[str, Any]) -> Server:
     standbys = row["synchronized_standby_slots"]
     return Server(
         at=datetime.fromisoformat(row["at"]),
+        started_at=datetime.fromisoformat(row["started_at"]),
         version=row["version"],
         database=row["database"],
         role=row["role"],

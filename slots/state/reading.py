@@ -32,6 +32,7 @@ class Server:
     """
 
     at: datetime
+    started_at: datetime
     version: int
     database: str
     role: str

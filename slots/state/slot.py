@@ -45,6 +45,8 @@ class Slot:
         inactive_since: since when nobody streams from it (17 and later).
         invalidation_reason: why it is lost (17 and later).
         synced: copied here from a primary (17 and later).
+        decoded_transactions: since it was made, or its statistics were reset.
+        statistics_reset_at: when that was.
 
     """
 
@@ -73,6 +75,8 @@ class Slot:
     conflicting: bool | None = None
     invalidation_reason: str | None = None
     inactive_since: datetime | None = None
+    decoded_transactions: int | None = None
+    statistics_reset_at: datetime | None = None
 
     @property
     def is_logical(self) -> bool:
