@@ -1,0 +1,83 @@
+"""The headers column, exactly."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cdc.outbox.row_headers import header_pairs
+
+
+@pytest.mark.parametrize(
+    ("column", "pairs"),
+    [
+        ("{}", []),
+        (" { } ", []),
+        ("null", []),
+        ('{"a": "x"}', [("a", b"x")]),
+        ('{"a": "x", "b": "y"}', [("a", b"x"), ("b", b"y")]),
+        ('{"a": "x", "a": "y"}', [("a", b"x"), ("a", b"y")]),
+        ('{"n": 1.50, "m": 1e400}', [("n", b"1.50"), ("m", b"1e400")]),
+        ('{"n": 123456789012345678901}', [("n", b"123456789012345678901")]),
+        ('{"t": true, "z": null}', [("t", b"true"), ("z", None)]),
+        ('{"o": {"x":  [1, 2]} }', [("o", b'{"x":  [1, 2]}')]),
+        (r'{"e": "\u20ac\n"}', [("e", "€\n".encode())]),
+        (r'{"s": "\ud83d"}', [("s", rb'"\ud83d"')]),
+        (r'{"\ud83d": "x"}', [(r"\ud83d", b"x")]),
+        ('{"empty": "", "": "noname"}', [("empty", b""), ("", b"noname")]),
+        ('\n{\t"a"\r:\n"x"\t,"b":[ ]}', [("a", b"x"), ("b", b"[ ]")]),
+    ],
+)
+def test_members_come_in_order_as_they_stand(
+    column: str, pairs: list[tuple[str, bytes | None]]
+) -> None:
+    assert header_pairs(column.encode()) == pairs
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        "",
+        " ",
+        "[]",
+        '"text"',
+        "1",
+        "{",
+        '{"a"',
+        '{"a" 1}',
+        '{"a":}',
+        '{"a":1',
+        '{"a":1 "b":2}',
+        "{a: 1}",
+        '{"a":1} x',
+        '{"a":1,}',
+        '{"a": tru}',
+        "[" * 100_000,
+        '{"a":' + "[" * 100_000,
+    ],
+)
+def test_anything_but_an_object_is_refused(column: str) -> None:
+    with pytest.raises(ValueError, match=r"JSON|missing|behind|Expecting"):
+        header_pairs(column.encode())
+
+
+def test_bytes_that_are_no_text_are_refused() -> None:
+    with pytest.raises(ValueError, match="utf-8"):
+        header_pairs(b'{"a": "\xff"}')
+
+
+NAMES = st.text(st.characters(codec="utf-8"), max_size=10)
+
+
+@given(st.dictionaries(NAMES, NAMES | st.none(), max_size=6))
+def test_every_object_of_texts_comes_back(members: dict[str, str | None]) -> None:
+    expected = [
+        (name, None if value is None else value.encode())
+        for name, value in members.items()
+    ]
+
+    assert header_pairs(json.dumps(members).encode()) == expected
+    assert header_pairs(json.dumps(members, ensure_ascii=False).encode()) == expected
