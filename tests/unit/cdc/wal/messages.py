@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 Cell = str | None
 
 IDENTIFIERS = st.text(
-    st.characters(exclude_characters="\0", exclude_categories=("Cs",)),
+    st.characters(codec="utf-8", exclude_characters="\0"),
     min_size=1,
     max_size=20,
 )
 CELLS = st.none() | st.text(
-    st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=50
+    st.characters(codec="utf-8", exclude_characters="\0"), max_size=50
 )
 
 
