@@ -1,5 +1,7 @@
 """When status updates go out."""
 
+import pytest
+
 from cdc.status import ASKING_PAUSE_S, CONFIRM_PAUSE_S, REPLY_PAUSE_S, StatusSchedule
 
 
@@ -38,7 +40,7 @@ def test_a_moved_position_does_not_wait_for_the_interval() -> None:
 
     schedule.moved()
 
-    assert schedule.wait_s(now=100.0) == CONFIRM_PAUSE_S
+    assert schedule.wait_s(now=100.0) == pytest.approx(CONFIRM_PAUSE_S)
     schedule.sent(now=101.0)
     assert schedule.wait_s(now=101.0) == 10.0
 
