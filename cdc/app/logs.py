@@ -79,6 +79,7 @@ def secrets_of(settings: Settings) -> list[str]:
     raw = [
         settings.kafka.sasl.password,
         settings.kafka.ssl.key_password,
+        settings.alarms.notify,
     ]
     values = [secret.get_secret_value() for secret in raw if secret is not None]
     try:

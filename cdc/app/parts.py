@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import importlib
 import os
 from typing import TYPE_CHECKING, Any
@@ -169,4 +170,5 @@ def _database(settings: Settings) -> str:
         return "unknown"
     named = parts.get("dbname") or os.environ.get("PGDATABASE")
     user = parts.get("user") or os.environ.get("PGUSER") or ""
-    return str(named or user or "postgres")
+    # Libpq's own order: the database's name, else the role's, else the login's.
+    return str(named or user or getpass.getuser())

@@ -16,6 +16,9 @@ from cdc.requirements import check, init
 from cdc.session import Session
 from cdc.supervisor import Patience, Supervisor
 from slots.endpoint import Endpoint
+from slots.metrics import SlotMetrics
+from slots.notify import AlarmLog, Webhook
+from slots.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from cdc.finding import Finding
     from cdc.settings import Settings
     from cdc.sinks import Sink
+    from slots.notify import AlarmSink
 
 UNREADY_AFTER_S: Final = 60.0
 """A commit that waits longer for its acknowledgement makes the relay not ready."""
@@ -88,6 +92,7 @@ class Service:
     async def run(self) -> ExitCode:
         """Serve the endpoint, if one is wanted, and carry rows."""
         async with AsyncExitStack() as stack:
+            watch = await self._watch(stack)
             if self._settings.http.listen is not None:
                 endpoint = await stack.enter_async_context(
                     Endpoint(
@@ -99,7 +104,28 @@ class Service:
                 )
                 host, port = endpoint.address
                 _log.info("listening", host=host, port=port)
-            return await self.supervisor.run()
+            async with asyncio.TaskGroup() as group:
+                watching = group.create_task(watch.run(), name="slot watch")
+                code = await self.supervisor.run()
+                watching.cancel()
+            return code
+
+    async def _watch(self, stack: AsyncExitStack) -> Watch:
+        """Make the watch over our own slot; alarms go to log, metrics and webhook."""
+        alarms = self._settings.alarms
+        limits = alarms.limits()
+        names = (self._settings.slot.name,)
+        sinks: list[AlarmSink] = [AlarmLog()]
+        if alarms.notify is not None:
+            sinks.append(await stack.enter_async_context(Webhook(alarms.notify)))
+        return Watch(
+            self._source.target,
+            limits=limits,
+            names=names,
+            interval_s=alarms.interval_s,
+            sinks=sinks,
+            metrics=SlotMetrics(self._metrics.registry, limits=limits, names=names),
+        )
 
     def ready(self) -> tuple[bool, str]:
         """Tell whether rows flow, and why not."""

@@ -18,10 +18,13 @@ from pydantic import (
     PositiveFloat,
     PositiveInt,
     SecretStr,
+    ValidationInfo,
+    field_validator,
 )
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from cdc.outbox import DEFAULT_TOPIC, Template, check_topic, parse_tables
+from slots.state import LIMIT_NAMES, Limits
 
 
 class _Group(BaseModel):
@@ -212,6 +215,44 @@ class BackoffSettings(_Group):
     max_s: PositiveFloat = 10.0
 
 
+class AlarmSettings(_Group):
+    """When the slot is worth an alarm; the limits have the names and forms of SLOTS_*.
+
+    A threshold is ``WARNING:CRITICAL``, either half alone, or ``off``.
+    """
+
+    retained: str | None = None
+    lag: str | None = None
+    budget: str | None = None
+    time_to_loss: str | None = None
+    transaction_gap: str | None = None
+    transaction_age: str | None = None
+    inactive: str | None = None
+    no_progress: str | None = None
+    xmin_age: str | None = None
+    slot_count: str | None = None
+    disk: str | None = None
+    no_wal_limit: str | None = None
+    interval_s: PositiveFloat = Field(10.0, description="between two looks")
+    notify: SecretStr | None = Field(None, description="URL of a webhook")
+
+    @field_validator(*LIMIT_NAMES)
+    @classmethod
+    def _is_readable(cls, text: str | None, field: ValidationInfo) -> str | None:
+        name = field.field_name or ""
+        if text:
+            try:
+                Limits.of({name: text})
+            except ValueError as exc:
+                raise ValueError(str(exc).removeprefix(f"{name}: ")) from None
+        return text
+
+    def limits(self) -> Limits:
+        """Return the limits; raise ValueError for one that cannot be read."""
+        given = {name: getattr(self, name) for name in LIMIT_NAMES}
+        return Limits.of({name: text for name, text in given.items() if text})
+
+
 class HttpSettings(_Group):
     """Health and metrics."""
 
@@ -254,6 +295,7 @@ class Settings(BaseSettings):
     window: WindowSettings = WindowSettings()
     backoff: BackoffSettings = BackoffSettings()
     http: HttpSettings = HttpSettings()
+    alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()
     status_interval_s: PositiveFloat = 10.0
     grace_s: PositiveFloat = 10.0
