@@ -111,13 +111,15 @@ class Alarms:
         )
 
     def observe(self, reading: Reading, history: History) -> tuple[Change, ...]:
-        """Judge a reading that the history has seen; return what changed.
+        """Judge a reading, and have the history remember it; return what changed.
 
-        A slot that is not the one it was begins its history anew.
+        A slot that is not the one it was begins its history anew. What is raised comes
+        before what is cleared: a slot that is lost has no lag any more.
         """
         now = reading.server.at
         self._failing_since = None
         self._compare(reading, history)
+        history.observe(reading)
         found = dict(self._findings(reading, history))
         return tuple(self._settle(found, now))
 
@@ -188,13 +190,13 @@ class Alarms:
         found: Mapping[tuple[str, Kind], tuple[Finding, Slot | None]],
         now: datetime,
     ) -> Iterator[Change]:
-        for key in [key for key in self._up if key not in found]:
-            alarm = self._up.pop(key)
-            yield Change(state=AlarmState.CLEARED, alarm=alarm, was=alarm.level, at=now)
         for key, (finding, slot) in found.items():
             change = self._raise(key, finding, slot, now)
             if change is not None:
                 yield change
+        for key in [key for key in self._up if key not in found]:
+            alarm = self._up.pop(key)
+            yield Change(state=AlarmState.CLEARED, alarm=alarm, was=alarm.level, at=now)
 
     def _raise(
         self,

@@ -117,7 +117,6 @@ class Watch:
             if not self._has_failed:
                 _log.warning("slots_not_read", reason=str(exc), remedy=exc.hint)
         else:
-            self._history.observe(reading)
             changes = self._alarms.observe(reading, self._history)
             view = self._view(reading, None, changes)
         self._has_failed = view.reading is None

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 class Kind(enum.StrEnum):
     """What can be wrong; the names are labels of metrics, and sections of the runbook.
 
-    The last five concern the server, or a slot that is not there.
+    Failover is for ``slots check --failover`` alone.
     """
 
     LOST = "lost"
@@ -32,6 +32,7 @@ class Kind(enum.StrEnum):
     INACTIVE = "inactive"
     NO_PROGRESS = "no_progress"
     XMIN_AGE = "xmin_age"
+    FAILOVER = "failover"
     REPLACED = "replaced"
     MISSING = "missing"
     SLOT_COUNT = "slot_count"

@@ -79,7 +79,7 @@ def server_health(
                 " max_replication_slots, which takes a restart",
             )
         )
-    if server.slot_wal_limit_bytes is None and reading.slots:
+    if limits.no_wal_limit and server.slot_wal_limit_bytes is None and reading.slots:
         found.append(
             Finding(
                 kind=Kind.NO_WAL_LIMIT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import enum
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -24,7 +25,9 @@ CLEAR_MARGIN: Final = 0.1
 """A level once reached is kept until the number is this much on the good side of its
 limit, or an alarm would come and go with every poll around the limit."""
 
+ON: Final = "on"
 OFF: Final = "off"
+_SWITCH: Final = {ON: True, OFF: False}
 
 
 class Level(enum.IntEnum):
@@ -95,6 +98,8 @@ class Limits:
         slot_count: share used of max_replication_slots.
         disk: bytes of WAL the disk can take for a slot; the budget where the server has
             no max_slot_wal_keep_size.
+        no_wal_limit: whether a server without max_slot_wal_keep_size is worth a
+            warning.
 
     """
 
@@ -109,13 +114,14 @@ class Limits:
     xmin_age: Threshold = Threshold(10_000_000, 100_000_000)
     slot_count: Threshold = Threshold(0.8, 1.0)
     disk: int | None = None
+    no_wal_limit: bool = True
 
     @classmethod
     def of(cls, texts: Mapping[str, str]) -> Self:
         """Read limits as people write them over the defaults.
 
         A threshold is ``WARNING:CRITICAL``, ``WARNING``, ``:CRITICAL`` or ``off``; the
-        disk is a size.
+        disk is a size or ``off``, no_wal_limit ``on`` or ``off``.
 
         Raises:
             ValueError: an unknown name, or a text that is no threshold; one line.
@@ -139,37 +145,45 @@ _PARSERS: Final[Mapping[str, Callable[[str], float]]] = {
     "no_progress": parse_seconds,
     "xmin_age": parse_count,
     "slot_count": parse_share,
-    "disk": parse_bytes,
 }
 
 
 def _read(name: str, text: str, limits: Limits) -> Any:
-    if name not in _PARSERS:
-        raise ValueError(f"there is no limit {name!r}; there are {', '.join(_PARSERS)}")
-    parse = _PARSERS[name]
+    if name not in LIMIT_NAMES:
+        near = difflib.get_close_matches(name, LIMIT_NAMES, n=1)
+        meant = f"did you mean {near[0]}?" if near else ", ".join(LIMIT_NAMES)
+        raise ValueError(f"there is no limit {name!r}: {meant}")
     try:
         if name == "disk":
-            return None if text == OFF else parse(text)
-        falls = getattr(limits, name).falls
-        if text == OFF:
-            return Threshold(falls=falls)
-        warning, _, critical = text.partition(":")
-        threshold = Threshold(
-            parse(warning) if warning else None,
-            parse(critical) if critical else None,
-            falls=falls,
-        )
+            return None if text == OFF else round(parse_bytes(text))
+        if name == "no_wal_limit":
+            return _SWITCH[text]
+        return _threshold(name, text, falls=getattr(limits, name).falls)
+    except KeyError:
+        raise ValueError(f"{name}: {text!r} is neither {ON} nor {OFF}") from None
     except ValueError as exc:
         raise ValueError(f"{name}: {exc}") from None
-    return _in_order(name, threshold)
 
 
-def _in_order(name: str, threshold: Threshold) -> Threshold:
+def _threshold(name: str, text: str, *, falls: bool) -> Threshold:
+    if text == OFF:
+        return Threshold(falls=falls)
+    parse = _PARSERS[name]
+    warning, _, critical = text.partition(":")
+    threshold = Threshold(
+        parse(warning) if warning else None,
+        parse(critical) if critical else None,
+        falls=falls,
+    )
+    return _in_order(threshold)
+
+
+def _in_order(threshold: Threshold) -> Threshold:
     warning, critical = threshold.warning, threshold.critical
     if warning is None and critical is None:
-        raise ValueError(f"{name}: write WARNING:CRITICAL, or {OFF}")
+        raise ValueError(f"write WARNING:CRITICAL, or {OFF}")
     if warning is not None and critical is not None:
         is_wrong = warning < critical if threshold.falls else warning > critical
         if is_wrong:
-            raise ValueError(f"{name}: the warning must come before critical")
+            raise ValueError("the warning must come before critical")
     return threshold

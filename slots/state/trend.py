@@ -88,9 +88,16 @@ class _Past:
 
 
 class History:
-    """Readings of the last hour, in bounded memory whatever the polling interval."""
+    """Readings of the last hour, in bounded memory whatever the polling interval.
 
-    def __init__(self) -> None:
+    Args:
+        is_continuous: whether a slot counts as inactive from the reading on that first
+            shows it so, where the server does not tell; otherwise that is not known.
+
+    """
+
+    def __init__(self, *, is_continuous: bool = True) -> None:
+        self._is_continuous = is_continuous
         self._past: dict[str, _Past] = {}
         self._at: datetime | None = None
         self._wal: Lsn | None = None
@@ -116,7 +123,9 @@ class History:
             return Trend()
         inactive_s = self._since(slot.inactive_since or past.inactive_from)
         stuck_s = self._since(past.stuck_from)
-        is_moving = slot.active and (stuck_s or 0) < _SHORTEST_MOVING_S
+        # A consumer that reconnects is away for a moment: no reason for a forecast.
+        still_s = stuck_s or 0.0 if slot.active else inactive_s
+        is_moving = still_s is not None and still_s < _SHORTEST_MOVING_S
         return Trend(
             growth_bytes_s=_growth(past.samples, is_moving=is_moving),
             inactive_s=None if slot.active else inactive_s,
@@ -141,7 +150,10 @@ class History:
     def _remember(self, slot: Slot, reading: Reading) -> _Past:
         past = self._past.get(slot.name) or _Past(deque())
         now = reading.server.at
-        past.inactive_from = None if slot.active else past.inactive_from or now
+        if slot.active:
+            past.inactive_from = None
+        elif self._is_continuous and past.inactive_from is None:
+            past.inactive_from = now
         lag = reading.lag_bytes(slot)
         is_behind = lag is not None and lag >= _BEHIND_BYTES
         if not (is_behind and slot.active):

@@ -1,0 +1,5 @@
+"""The ``slots`` command."""
+
+from slots.cli.command import app, main
+
+__all__ = ["app", "main"]
