@@ -19,7 +19,13 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 import structlog
 
-from cdc.errors import StreamLost, Undelivered
+from cdc.errors import (
+    DecodeError,
+    MappingError,
+    RequirementMissing,
+    StreamLost,
+    Undelivered,
+)
 from cdc.outbox import EventBatch
 from cdc.wal.changes import Begin, Commit, Insert, Relation, SkipKind, Skipped
 from cdc.wal.frames import WalData
@@ -134,6 +140,7 @@ class Relay:
         self._batch_bytes = 0
         self._batch_end: Lsn | None = None
         self._batch_transactions = 0
+        self._batch_whole = 0
         self._batch_committed_us = 0
         self._in_flight: deque[_Sent] = deque()
         self._in_flight_bytes = 0
@@ -217,9 +224,22 @@ class Relay:
         """Pump until it ends; return what ended it, so that the rest can be settled."""
         try:
             await self._pump()
+        except (DecodeError, MappingError, RequirementMissing) as exc:
+            await self._send_whole()
+            return exc
         except Exception as exc:  # noqa: BLE001 - a value for now, raised by run
             return exc
         return None
+
+    async def _send_whole(self) -> None:
+        """Hand over what is complete before a change that cannot be published.
+
+        Not the beginning of its own transaction: that would come again with each start
+        until the cause is mended.
+        """
+        del self._batch[self._batch_whole :]
+        if self._batch:
+            await self._send()
 
     async def _notice_end(self) -> None:
         """Wake a pump that waits for room when the stream has ended meanwhile."""
@@ -280,6 +300,7 @@ class Relay:
         self._add(end.last_row)
         self._batch_end = end.end_lsn
         self._batch_transactions += 1
+        self._batch_whole = len(self._batch)
 
     def _add(self, row: Row) -> None:
         """Make the row's event and put it into the batch."""
@@ -311,6 +332,7 @@ class Relay:
         self._batch_bytes = 0
         self._batch_end = None
         self._batch_transactions = 0
+        self._batch_whole = 0
         # Tracked before the sink has it: from here on no offer may pass it.
         ticket = self._watermark.track(batch.end_lsn)
         self._in_flight_bytes += batch.size_bytes
