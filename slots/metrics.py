@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from slots.state import WalStatus, budget, time_to_loss_s
+from slots.state import History, WalStatus, budget, time_to_loss_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
     from slots.alarms import Alarm
-    from slots.state import History, Limits, Reading, Slot
+    from slots.state import Limits, Reading, Slot
 
 _LABELS: Final = ("slot_name", "slot_type", "database")
 
@@ -46,7 +46,7 @@ class SlotMetrics(Collector):
         self._limits = limits
         self._names = frozenset(names)
         self._reading: Reading | None = None
-        self._history: History | None = None
+        self._history = History()
         self._alarms: tuple[Alarm, ...] = ()
         self._success: float | None = None
         registry.register(self)
@@ -104,8 +104,6 @@ class SlotMetrics(Collector):
         yield _status_family(watched)
 
     def _time_to_loss_s(self, reading: Reading, slot: Slot) -> float | None:
-        if self._history is None:
-            return None
         left = budget(reading, slot, self._limits)
         return time_to_loss_s(left, self._history.trend(slot))
 

@@ -20,7 +20,6 @@ from slots.errors import BadWebhook
 from slots.state import Level
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from types import TracebackType
     from typing import Self
 
@@ -159,14 +158,14 @@ class Webhook:
     async def _post(self, body: dict[str, Any]) -> None:
         data = json.dumps(body).encode()
         reason = ""
-        for delay_s in (*RETRY_DELAYS_S, None):
+        for delay_s in (0.0, *RETRY_DELAYS_S):
+            await asyncio.sleep(delay_s)
             outcome = await asyncio.to_thread(self._send, data)
             if outcome is None:
                 return
             reason, is_worth_retry = outcome
-            if delay_s is None or not is_worth_retry:
+            if not is_worth_retry:
                 break
-            await asyncio.sleep(delay_s)
         self.failed += 1
         _log.warning(
             "webhook_failed", host=self._host, reason=reason, failed=self.failed
@@ -179,9 +178,8 @@ class Webhook:
             data=data,
             headers={"Content-Type": "application/json", "User-Agent": "walferry"},
         )
-        opener: Callable[..., Any] = _OPENER.open
         try:
-            with opener(request, timeout=TIMEOUT_S):
+            with _OPENER.open(request, timeout=TIMEOUT_S):
                 return None
         except urllib.error.HTTPError as exc:
             # A redirect is not followed: the body would be lost on the way.

@@ -63,8 +63,8 @@ def slot_table(
         table.add_column(
             title,
             justify="right" if is_number else "left",
-            no_wrap=is_number or title in {"slot", "verdict", "status"},
-            overflow="fold",
+            no_wrap=title != "slot",
+            overflow="fold" if title == "slot" else "ellipsis",
         )
     for slot in slots:
         row = _Row(reading, slot, history, limits)
@@ -184,7 +184,7 @@ _WIDE_COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
     "slot": lambda row: row.slot.name,
     "plugin": lambda row: row.slot.plugin or row.slot.slot_type,
     "database": lambda row: row.slot.database or "-",
-    "consumer": lambda row: _consumer(row.slot, trend_s=row.trend.inactive_s),
+    "consumer": lambda row: _compact_consumer(row.slot, row.trend.inactive_s),
     "status": lambda row: _status(row.slot),
     "retained": lambda row: show_bytes(row.reading.retained_bytes(row.slot)),
     "lag": lambda row: show_bytes(row.reading.lag_bytes(row.slot)),
@@ -211,7 +211,14 @@ def _finding_line(finding: Finding, subject: str = "") -> Text:
 def _short_consumer(slot: Slot, inactive_s: float | None) -> str:
     if slot.active:
         return slot.active_application or f"pid {slot.active_pid}"
-    return "none" if inactive_s is None else f"none, {show_seconds(inactive_s)}"
+    return "none" if inactive_s is None else f"none {show_seconds(inactive_s)}"
+
+
+def _compact_consumer(slot: Slot, inactive_s: float | None) -> str:
+    if not slot.active:
+        return _short_consumer(slot, inactive_s)
+    address = f" {slot.active_address}" if slot.active_address else ""
+    return f"{slot.active_application or '?'}{address} pid {slot.active_pid}"
 
 
 def _consumer(slot: Slot, *, trend_s: float | None) -> str:

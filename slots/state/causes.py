@@ -142,11 +142,10 @@ def _of_lag(reading: Reading, slot: Slot, trend: Trend) -> Iterator[Cause]:
         if trend.stuck_s
         else ""
     )
-    reported = (
-        f"; it last reported {show_seconds(_age_s(reading, slot))} ago"
-        if slot.active_reply_at
-        else ""
-    )
+    reported = ""
+    if slot.active_reply_at is not None:
+        age_s = (reading.server.at - slot.active_reply_at).total_seconds()
+        reported = f"; it last reported {show_seconds(max(0.0, age_s))} ago"
     yield Cause(
         who="consumer",
         held_bytes=lag,
@@ -181,7 +180,7 @@ def _standby(reading: Reading, slot: Slot, lag: int) -> Cause | None:
     late = [
         description
         for name in wanted
-        if (description := _lateness(reading, name, slot)) is not None
+        if (description := _lateness(reading, name)) is not None
     ]
     if not late:
         return None
@@ -195,7 +194,7 @@ def _standby(reading: Reading, slot: Slot, lag: int) -> Cause | None:
     )
 
 
-def _lateness(reading: Reading, name: str, slot: Slot) -> str | None:
+def _lateness(reading: Reading, name: str) -> str | None:
     standby = reading.slot(name)
     if standby is None:
         return f"slot {name} does not exist"
@@ -206,11 +205,12 @@ def _lateness(reading: Reading, name: str, slot: Slot) -> str | None:
         return f"slot {name} is inactive" + (
             f" since {since:%Y-%m-%d %H:%M:%S %Z}" if since else ""
         )
-    if standby.restart_lsn is not None and slot.confirmed_flush_lsn is not None:
-        behind = reading.retained_bytes(standby) or 0
-        if behind >= _WORTH_A_WORD:
-            return f"slot {name} is {show_bytes(behind)} behind"
-    return None
+    behind = reading.retained_bytes(standby) or 0
+    return (
+        f"slot {name} is {show_bytes(behind)} behind"
+        if behind >= _WORTH_A_WORD
+        else None
+    )
 
 
 def _of_gap(reading: Reading, slot: Slot) -> Iterator[Cause]:
@@ -276,9 +276,3 @@ def _lost(slot: Slot) -> Cause:
         remedy="copy the data to the consumer anew, then"
         f" `slots drop {slot.name}` and make it again",
     )
-
-
-def _age_s(reading: Reading, slot: Slot) -> float | None:
-    if slot.active_reply_at is None:
-        return None
-    return max(0.0, (reading.server.at - slot.active_reply_at).total_seconds())

@@ -25,8 +25,11 @@ WINDOWS_S: Final = (5 * MINUTE_S, HOUR_S)
 _SPACING_S: Final = 10.0
 """Readings that follow each other faster are not all kept: an hour is 360 of them."""
 
+_DETAILED: Final = 60
+"""The latest readings are kept whatever their distance, to be looked at."""
+
 _SHORTEST_S: Final = 0.5
-_SHORTEST_MOVING_S: Final = 60.0
+_SETTLED_S: Final = 60.0
 """A slot that is read from gives WAL free in steps, with every running-xacts record
 (bgwriter: 15 s); over less than that its growth is chance."""
 
@@ -58,12 +61,14 @@ class Trend:
     Attributes:
         growth_bytes_s: of what is retained, the faster of 5 minutes and an hour; below
             zero when it shrinks.
+        is_settled: whether that is more than chance, and may be forecast from.
         inactive_s: for how long nobody has streamed from it.
         stuck_s: for how long its consumer has confirmed nothing although behind.
 
     """
 
     growth_bytes_s: float | None = None
+    is_settled: bool = False
     inactive_s: float | None = None
     stuck_s: float | None = None
 
@@ -82,6 +87,7 @@ class _Past:
     """What is remembered of a slot."""
 
     samples: deque[Sample]
+    recent: deque[Sample]
     inactive_from: datetime | None = None
     position: Lsn | None = None
     stuck_from: datetime | None = None
@@ -125,17 +131,21 @@ class History:
         stuck_s = self._since(past.stuck_from)
         # A consumer that reconnects is away for a moment: no reason for a forecast.
         still_s = stuck_s or 0.0 if slot.active else inactive_s
-        is_moving = still_s is not None and still_s < _SHORTEST_MOVING_S
+        is_moving = still_s is not None and still_s < _SETTLED_S
         return Trend(
             growth_bytes_s=_growth(past.samples, is_moving=is_moving),
+            is_settled=not is_moving or _span_s(past.samples) >= _SETTLED_S,
             inactive_s=None if slot.active else inactive_s,
             stuck_s=stuck_s,
         )
 
     def samples(self, name: str) -> tuple[Sample, ...]:
-        """Return what is kept of a slot, oldest first."""
+        """Return what is kept of a slot, oldest first; in detail while it is young."""
         past = self._past.get(name)
-        return () if past is None else tuple(past.samples)
+        if past is None:
+            return ()
+        is_young = len(past.samples) < _DETAILED
+        return tuple(past.recent if is_young else past.samples)
 
     def _has_gone_back(self, reading: Reading) -> bool:
         server = reading.server
@@ -148,7 +158,7 @@ class History:
         )
 
     def _remember(self, slot: Slot, reading: Reading) -> _Past:
-        past = self._past.get(slot.name) or _Past(deque())
+        past = self._past.get(slot.name) or _Past(deque(), deque(maxlen=_DETAILED))
         now = reading.server.at
         if slot.active:
             past.inactive_from = None
@@ -163,7 +173,9 @@ class History:
         past.position = slot.position
         retained, wal = reading.retained_bytes(slot), reading.server.wal_position
         if retained is not None and wal is not None:
-            _keep(past.samples, Sample(now.timestamp(), wal, retained))
+            sample = Sample(now.timestamp(), wal, retained)
+            past.recent.append(sample)
+            _keep(past.samples, sample)
         return past
 
     def _since(self, moment: datetime | None) -> float | None:
@@ -203,7 +215,7 @@ def time_to_loss_s(left: Budget | None, trend: Trend) -> float | None:
         return None
     if left.safe_bytes <= 0:
         return 0.0
-    if trend.growth_bytes_s is None or trend.growth_bytes_s <= 0:
+    if not trend.is_settled or not trend.growth_bytes_s or trend.growth_bytes_s < 0:
         return None
     return left.safe_bytes / trend.growth_bytes_s
 
@@ -234,7 +246,7 @@ def _kind(slot: Slot) -> Mapping[str, object]:
 
 
 def _keep(samples: deque[Sample], fresh: Sample) -> None:
-    is_close = len(samples) > 1 and fresh.at_s - samples[-2].at_s < _SPACING_S
+    is_close = len(samples) > 1 and samples[-1].at_s - samples[-2].at_s < _SPACING_S
     if is_close:
         samples[-1] = fresh
     else:
@@ -261,8 +273,12 @@ def _rate(samples: deque[Sample], window_s: float, *, is_moving: bool) -> float 
     newest = samples[-1]
     oldest = next(one for one in samples if newest.at_s - one.at_s <= window_s)
     span_s = newest.at_s - oldest.at_s
-    if span_s < (_SHORTEST_MOVING_S if is_moving else _SHORTEST_S):
+    if span_s < _SHORTEST_S:
         return None
     if is_moving:
         return (newest.retained - oldest.retained) / span_s
     return (newest.wal - oldest.wal) / span_s
+
+
+def _span_s(samples: deque[Sample]) -> float:
+    return samples[-1].at_s - samples[0].at_s if samples else 0.0

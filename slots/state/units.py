@@ -42,9 +42,9 @@ def parse_seconds(text: str) -> float:
 
 def parse_share(text: str) -> float:
     """Read ``80%`` or ``0.8`` as 0.8; raise ValueError for anything else."""
-    number, per_cent, _ = text.strip().partition("%")
-    share = _parse(number, {"": 1}, "a share like 80%")
-    return share / _HUNDRED_PER_CENT if per_cent else share
+    stripped = text.strip()
+    share = _parse(stripped.removesuffix("%"), {"": 1}, "a share like 80%")
+    return share / _HUNDRED_PER_CENT if stripped.endswith("%") else share
 
 
 def parse_count(text: str) -> float:
@@ -77,15 +77,14 @@ def show_seconds(seconds: float | None) -> str:
     whole = round(seconds)
     if whole < MINUTE_S:
         return f"{whole} s"
-    for unit, name, lower, lower_name in (
-        (DAY_S, "d", HOUR_S, "h"),
-        (HOUR_S, "h", MINUTE_S, "min"),
-        (MINUTE_S, "min", 1, "s"),
-    ):
-        if whole >= unit:
-            rest = whole % unit // lower
-            return f"{whole // unit} {name}" + (f" {rest} {lower_name}" if rest else "")
-    raise AssertionError("a minute is the smallest of them")
+    if whole < HOUR_S:
+        pairs = (whole // MINUTE_S, "min", whole % MINUTE_S, "s")
+    elif whole < DAY_S:
+        pairs = (whole // HOUR_S, "h", whole % HOUR_S // MINUTE_S, "min")
+    else:
+        pairs = (whole // DAY_S, "d", whole % DAY_S // HOUR_S, "h")
+    large, large_name, small, small_name = pairs
+    return f"{large} {large_name}" + (f" {small} {small_name}" if small else "")
 
 
 def show_share(share: float | None) -> str:
