@@ -17,8 +17,6 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
-import structlog
-
 from cdc.errors import (
     DecodeError,
     MappingError,
@@ -26,21 +24,19 @@ from cdc.errors import (
     StreamLost,
     Undelivered,
 )
-from cdc.outbox import EventBatch
-from cdc.wal.changes import Begin, Commit, Insert, Relation, SkipKind, Skipped
+from cdc.intake import Intake
 from cdc.wal.frames import WalData
-from cdc.wal.transaction import TransactionAssembler
 from cdc.watermark import Watermark
 
 if TYPE_CHECKING:
     from cdc.errors import CdcError
+    from cdc.intake import Decoder
     from cdc.metrics import RelayMetrics
-    from cdc.outbox import Binding, Event
     from cdc.routes import Routes
     from cdc.sinks import Delivery, Sink
-    from cdc.wal.changes import Change
+    from cdc.wal.changes import Begin
     from cdc.wal.frames import Frame, Keepalive
-    from cdc.wal.transaction import Row
+    from cdc.wal.transaction import TransactionEnd
     from cdc.watermark import Ticket
     from slots.lsn import Lsn
 
@@ -51,15 +47,6 @@ LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
 
 _US: Final = 1_000_000
-_log = structlog.get_logger("cdc.relay")
-
-
-class Decoder(Protocol):
-    """Turns a message of an output plugin into a change."""
-
-    def decode(self, payload: bytes) -> Change:
-        """Decode one message; raise DecodeError for bytes that are not one."""
-        ...
 
 
 class FrameStream(Protocol):
@@ -129,19 +116,11 @@ class Relay:
         window_bytes: int,
     ) -> None:
         self._stream = stream
-        self._decoder = decoder
-        self._routes = routes
+        self._intake = Intake(decoder, routes, metrics)
         self._sink = sink
         self._metrics = metrics
         self._window_bytes = window_bytes
-        self._assembler = TransactionAssembler()
         self._watermark = Watermark(stream.confirmed)
-        self._batch: list[Event] = []
-        self._batch_bytes = 0
-        self._batch_end: Lsn | None = None
-        self._batch_transactions = 0
-        self._batch_whole = 0
-        self._batch_committed_us = 0
         self._in_flight: deque[_Sent] = deque()
         self._in_flight_bytes = 0
         self._room = asyncio.Event()
@@ -149,7 +128,6 @@ class Relay:
         self._limit: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_pump_done = False
-        self._warned: set[str] = set()
 
     @property
     def confirmed(self) -> Lsn:
@@ -164,7 +142,7 @@ class Relay:
     @property
     def open_transaction(self) -> Begin | None:
         """The transaction that is being read."""
-        return self._assembler.open_transaction
+        return self._intake.open_transaction
 
     def stop(self, *, grace_s: float) -> None:
         """Take no more from the stream; :meth:`run` drains and ends in time."""
@@ -237,8 +215,8 @@ class Relay:
         Not the beginning of its own transaction: that would come again with each start
         until the cause is mended.
         """
-        del self._batch[self._batch_whole :]
-        if self._batch:
+        self._intake.gathering.keep_whole()
+        if self._intake.gathering:
             await self._send()
 
     async def _notice_end(self) -> None:
@@ -248,71 +226,18 @@ class Relay:
 
     async def _pump(self) -> None:
         """Turn frames into batches, as they come."""
-        decode = self._decoder.decode
         while not self._is_stopping:
             for frame in await self._stream.read():
                 if isinstance(frame, WalData):
-                    change = decode(frame.payload)
-                    if isinstance(change, Insert):
-                        await self._insert(change)
-                    else:
-                        self._other(change)
-                    if self._batch_bytes >= BATCH_BYTES:
+                    end = await self._intake.take(frame.payload)
+                    if end is not None:
+                        self._ended(end)
+                    if self._intake.gathering.size_bytes >= BATCH_BYTES:
                         await self._send()
                 else:
                     await self._keepalive(frame)
-            if self._batch:
+            if self._intake.gathering:
                 await self._send()
-
-    async def _insert(self, change: Insert) -> None:
-        relation = change.relation
-        try:
-            binding = self._routes.bindings[relation]
-        except KeyError:
-            binding = await self._routes.find(relation)
-        if binding is None:
-            self._metrics.skipped.labels(kind=SkipKind.FOREIGN_INSERT.value).inc()
-            return
-        row = self._assembler.insert(change)
-        if row is not None:
-            self._add(row)
-
-    def _other(self, change: Change) -> None:
-        match change:
-            case Begin():
-                self._assembler.begin(change)
-            case Commit():
-                self._commit(change)
-            case Skipped():
-                self._skip(change)
-            case Relation():
-                # Known from now on; what it means is asked with its first row.
-                pass
-            case _:
-                raise TypeError(f"no such change: {type(change).__name__}")
-
-    def _commit(self, change: Commit) -> None:
-        end = self._assembler.commit(change)
-        self._stream.received(end.end_lsn)
-        if end.last_row is None:
-            self._offer(end.end_lsn)
-            return
-        self._add(end.last_row)
-        self._batch_end = end.end_lsn
-        self._batch_transactions += 1
-        self._batch_whole = len(self._batch)
-
-    def _add(self, row: Row) -> None:
-        """Make the row's event and put it into the batch."""
-        binding = self._routes.bindings[row.relation]
-        assert binding is not None  # noqa: S101 - only outbox rows are assembled
-        event = binding.event(row)
-        if not self._batch:
-            self._batch_committed_us = row.transaction.committed_at_us
-        self._batch.append(event)
-        self._batch_bytes += event.size_bytes
-        if binding.forged_headers or binding.keyless:
-            self._warn_of_row(binding)
 
     async def _send(self) -> None:
         """Hand the batch to the sink, once the window has room for it."""
@@ -324,15 +249,8 @@ class Relay:
                 return
             self._room.clear()
             await self._room.wait()
-        batch = EventBatch(
-            events=self._batch, end_lsn=self._batch_end, size_bytes=self._batch_bytes
-        )
-        transactions = self._batch_transactions
-        self._batch = []
-        self._batch_bytes = 0
-        self._batch_end = None
-        self._batch_transactions = 0
-        self._batch_whole = 0
+        gathered = self._intake.hand_over()
+        batch = gathered.batch()
         # Tracked before the sink has it: from here on no offer may pass it.
         ticket = self._watermark.track(batch.end_lsn)
         self._in_flight_bytes += batch.size_bytes
@@ -340,7 +258,7 @@ class Relay:
         self._metrics.sent(
             count=count,
             size_bytes=batch.size_bytes,
-            committed_at_s=self._batch_committed_us / _US,
+            committed_at_s=gathered.committed_at_us / _US,
         )
         delivery = await self._sink.publish(batch)
         self._in_flight.append(
@@ -348,22 +266,27 @@ class Relay:
                 ticket=ticket,
                 delivery=delivery,
                 count=count,
-                transactions=transactions,
+                transactions=gathered.transactions,
                 size_bytes=batch.size_bytes,
             )
         )
         self._work.set()
 
+    def _ended(self, end: TransactionEnd) -> None:
+        self._stream.received(end.end_lsn)
+        if not end.row_count:
+            self._offer(end.end_lsn)
+
     async def _keepalive(self, frame: Keepalive) -> None:
         # The server has nothing more at the moment: no reason to gather any longer.
-        if self._batch:
+        if self._intake.gathering:
             await self._send()
         # Inside a transaction the position says nothing about its end.
-        if self._assembler.open_transaction is None:
+        if self._intake.open_transaction is None:
             self._offer(frame.wal_end)
 
     def _offer(self, position: Lsn) -> None:
-        if not self._batch:
+        if not self._intake.gathering:
             self._watermark.offer(position)
             self._confirm()
 
@@ -372,36 +295,6 @@ class Relay:
         if position > self._stream.confirmed:
             self._stream.confirm(position)
             self._metrics.confirmed(position)
-
-    def _skip(self, change: Skipped) -> None:
-        self._metrics.skipped.labels(kind=change.kind.value).inc()
-        is_ours = change.kind is SkipKind.TRUNCATE or (
-            change.kind in (SkipKind.UPDATE, SkipKind.DELETE)
-            and self._routes.is_outbox(change.relation)
-        )
-        if is_ours:
-            self._warn(
-                change.kind.value,
-                "an outbox relay publishes inserts only; such changes are counted and"
-                " left out",
-            )
-
-    def _warn_of_row(self, binding: Binding) -> None:
-        if binding.forged_headers:
-            self._warn(
-                "reserved_header",
-                "a row's headers column sets id, type or cdc.*; left out",
-            )
-        if binding.keyless:
-            self._warn(
-                "no_key",
-                "an event has no key: such events have no order among themselves",
-            )
-
-    def _warn(self, what: str, text: str) -> None:
-        if what not in self._warned:
-            self._warned.add(what)
-            _log.warning("change_left_out", what=what, meaning=text)
 
     # -- the settler ------------------------------------------------------------------
 

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
+    from cdc.intake import Decoder
     from cdc.metrics import RelayMetrics
     from cdc.outbox import Mapping
-    from cdc.relay import Decoder
     from cdc.requirements import SourceFacts, Wanted
     from cdc.sinks import Sink
     from slots.connect import Target

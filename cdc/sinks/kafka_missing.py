@@ -97,9 +97,9 @@ class MissingTopics:
                 that it does not exist.
 
         """
+        missing = f"does not exist on Kafka at {self._servers}: create it"
         return [
-            f"topic '{topic}' {reasons.get(topic, 'does not exist')} on Kafka at"
-            f" {self._servers}: create it, {_count(queue)} events wait"
+            f"topic '{topic}' {reasons.get(topic, missing)}, {_count(queue)} events wait"
             for topic, queue in self._queues.items()
         ]
 

@@ -12,7 +12,7 @@ from cdc.wal.transaction import TransactionAssembler
 from tests.data.capture import CAPTURES, captured
 
 if TYPE_CHECKING:
-    from cdc.relay import Decoder
+    from cdc.intake import Decoder
     from cdc.wal.changes import Change, Value
 
 LEAVES = {"parted_old": "parted", "parted_rest": "parted"}
