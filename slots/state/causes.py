@@ -234,6 +234,8 @@ def _blocking(reading: Reading, gap: int | None) -> Iterator[Cause]:
     old = [
         one for one in reading.blockers if one.open_s is None or one.open_s >= _SHORT_S
     ]
+    if not old and (gap or 0) >= _WORTH_A_WORD:
+        old = list(reading.blockers)
     for number, blocker in enumerate(old[:_SHOWN]):
         remedy = (
             f"COMMIT PREPARED '{blocker.gid}' or ROLLBACK PREPARED '{blocker.gid}' in"

@@ -211,6 +211,14 @@ def test_the_three_oldest_are_named_and_the_young_are_not() -> None:
     assert "xid 99" not in "".join(cause.text for cause in found)
 
 
+def test_the_young_are_named_where_nobody_else_can_hold_so_much() -> None:
+    young = replace(OLD, open_s=0.2)
+    one, little = behind(0, 20 * MB), behind(0, 900)
+
+    assert only(one, reading(one, blockers=(young,))).who == "transaction"
+    assert causes(reading(little, blockers=(young,)), little, Trend()) == ()
+
+
 def test_a_gap_that_nobody_holds_any_more_goes_by_itself() -> None:
     one = behind(0, 20 * MB)
 
