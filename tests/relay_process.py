@@ -130,6 +130,7 @@ class RelayProcess:
         async with asyncio.timeout(deadline_s):
             code = await self._process.wait()
             await self._reader
+        self._lease.release()
         return code
 
     async def kill(self) -> None:
