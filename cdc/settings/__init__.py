@@ -12,20 +12,35 @@ from typing import TYPE_CHECKING, Any
 
 from dotenv import dotenv_values
 from pydantic import ValidationError
+from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
 from pydantic_settings import SettingsError as SourceError
 
 from cdc.errors import SettingsError
 from cdc.settings.models import Settings as _Model
 from cdc.settings.models import column_names
-from cdc.settings.names import Unknown, setting_name, unknown_names
+from cdc.settings.names import PREFIX, Unknown, setting_name, unknown_names
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from pydantic_settings import PydanticBaseSettingsSource
 
 __all__ = ["Settings", "column_names", "load_settings"]
 
 ENV_FILE = ".env"
 TOML_FILE = "cdc.toml"
+
+
+class _Environment(EnvSettingsSource):
+    """The environment over the lines of ``.env`` that are ours.
+
+    The library's own source for ``.env`` takes every line of it for a setting; the file
+    is shared with other programs.
+    """
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        merged = _dotenv() | dict(os.environ)
+        return {name.lower(): value for name, value in merged.items()}
 
 
 class Settings(_Model):
@@ -41,13 +56,10 @@ class Settings(_Model):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the sources; files with secrets are what password_file is for."""
-        from pydantic_settings import TomlConfigSettingsSource  # noqa: PLC0415
-
-        del file_secret_settings
+        del env_settings, dotenv_settings, file_secret_settings
         return (
             init_settings,
-            env_settings,
-            dotenv_settings,
+            _Environment(settings_cls),
             TomlConfigSettingsSource(settings_cls),
         )
 
@@ -58,7 +70,7 @@ def load_settings() -> Settings:
         _unknown(where, name)
         for where, names in (
             ("environment", list(os.environ)),
-            (ENV_FILE, _dotenv_names()),
+            (ENV_FILE, list(_dotenv())),
         )
         for name in unknown_names(names, _Model)
     ]
@@ -76,9 +88,13 @@ def load_settings() -> Settings:
         raise SettingsError(f"{TOML_FILE} cannot be read: {exc}") from None
 
 
-def _dotenv_names() -> list[str]:
-    # Names that are not ours belong to somebody else who reads the same file.
-    return [name for name in dotenv_values(ENV_FILE) if name.upper().startswith("CDC_")]
+def _dotenv() -> dict[str, str | None]:
+    """Return the lines of ``.env`` that are ours; others belong to somebody else."""
+    return {
+        name: value
+        for name, value in dotenv_values(ENV_FILE).items()
+        if name.upper().startswith(PREFIX)
+    }
 
 
 def _unknown(where: str, unknown: Unknown) -> str:

@@ -276,7 +276,6 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="CDC_",
         env_nested_delimiter="__",
-        env_file=".env",
         toml_file="cdc.toml",
         extra="forbid",
         frozen=True,
