@@ -6,16 +6,17 @@ the same keys from every version.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from slots.connect import translated
-from slots.errors import ServerUnavailable
+from slots.errors import ServerRefused, ServerUnavailable
 from slots.lsn import Lsn
 from slots.state import Blocker, Reading, Server, Slot, WalStatus
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
@@ -138,13 +139,14 @@ async def read(connection: AsyncConnection[TupleRow]) -> Reading:
         row = await cursor.fetchone()
     if row is None:
         raise ServerUnavailable("the server gave no reading")
-    found = row[0]
-    return Reading(
-        server=_server(found),
-        slots=tuple(_slot(one) for one in found["slots"]),
-        blockers=tuple(Blocker(**one) for one in found["blockers"]),
-        blocker_count=found["blocker_count"],
-    )
+    with _understood():
+        found = row[0]
+        return Reading(
+            server=_server(found),
+            slots=tuple(_slot(one) for one in found["slots"]),
+            blockers=tuple(Blocker(**one) for one in found["blockers"]),
+            blocker_count=found["blocker_count"],
+        )
 
 
 async def list_slots(connection: AsyncConnection[TupleRow]) -> tuple[Slot, ...]:
@@ -159,7 +161,8 @@ async def get_slot(connection: AsyncConnection[TupleRow], name: str) -> Slot | N
     with translated():
         cursor = await connection.execute(statement.encode(), (name,))
         row = await cursor.fetchone()
-    return None if row is None else _slot(row[0])
+    with _understood():
+        return None if row is None else _slot(row[0])
 
 
 async def wal_position(connection: AsyncConnection[TupleRow]) -> Lsn:
@@ -171,6 +174,18 @@ async def wal_position(connection: AsyncConnection[TupleRow]) -> Lsn:
     if row is None or row[0] is None:
         raise ServerUnavailable("the server has replayed no WAL yet")
     return Lsn.parse(row[0])
+
+
+@contextmanager
+def _understood() -> Iterator[None]:
+    """Make an error of ours of an answer that no known version gives."""
+    try:
+        yield
+    except (KeyError, TypeError, ValueError) as exc:
+        raise ServerRefused(
+            f"the server describes its slots in an unknown way: {exc}",
+            hint="is this Postgres 14 to 18? a newer walferry may know it",
+        ) from exc
 
 
 def _slots_query(connection: AsyncConnection[TupleRow]) -> str:

@@ -150,11 +150,8 @@ async def _make(
     options: dict[str, bool],
     timeout_s: float,
 ) -> Lsn:
-    async with (
-        await connect(target, timeout_s=CONNECT_TIMEOUT_S) as connection,
-        asyncio.TaskGroup() as group,
-    ):
-        told = group.create_task(_tell_blockers(target), name="blockers")
+    async with await connect(target, timeout_s=CONNECT_TIMEOUT_S) as connection:
+        told = asyncio.create_task(_tell_blockers(target), name="blockers")
         try:
             if plugin is None:
                 return await catalog.create_slot(connection, name, plugin=None)
@@ -162,7 +159,9 @@ async def _make(
                 connection, name, plugin=plugin, timeout_s=timeout_s, **options
             )
         finally:
+            # The list is a courtesy: what becomes of it is no matter.
             told.cancel()
+            await asyncio.gather(told, return_exceptions=True)
 
 
 async def _tell_blockers(target: Target) -> None:
@@ -253,5 +252,7 @@ def _confirm(question: str, *, yes: bool) -> None:
         typer.echo(question.partition("?")[0], err=True)
         return
     if not sys.stdin.isatty():
-        raise UsageMistake(f"not confirmed: {question}", hint="--yes does it")
+        raise UsageMistake(
+            f"not confirmed: {question.rstrip('.')}", hint="--yes does it"
+        )
     typer.confirm(question, abort=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import signal
 import sys
 from contextlib import AsyncExitStack
 from importlib.metadata import version
@@ -30,7 +32,7 @@ from slots.notify import AlarmLog, Webhook
 from slots.watch import Watch
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Coroutine, Mapping
 
     from slots.connect import Target
     from slots.notify import AlarmSink
@@ -79,14 +81,28 @@ def _watch(  # noqa: PLR0913 - an argument an option
     if interval_s < _SHORTEST_INTERVAL_S:
         raise UsageMistake(f"--interval: at least {_SHORTEST_INTERVAL_S} s")
     _log_to_stderr()
+    watching = _Watching(target, names or [], read_limits(limit))
     asyncio.run(
-        _Watching(target, names or [], read_limits(limit)).run(
-            interval_s=interval_s,
-            once=once,
-            listen=listen,
-            notify=None if notify is None else SecretStr(notify),
+        _until_signal(
+            watching.run(
+                interval_s=interval_s,
+                once=once,
+                listen=listen,
+                notify=SecretStr(notify) if notify else None,
+            )
         )
     )
+
+
+async def _until_signal(watching: Coroutine[Any, Any, None]) -> None:
+    """Run until the end, SIGINT or SIGTERM; what is to be told is told first."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    if task is None:
+        raise AssertionError("asyncio.run runs a task")
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, task.cancel)
+    with contextlib.suppress(asyncio.CancelledError):
+        await watching
 
 
 class _Watching:
