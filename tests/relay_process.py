@@ -40,6 +40,7 @@ class RelayProcess:
 
     Args:
         settings: its whole environment.
+        with_http: give it an endpoint; with one it parks where it would exit with 4.
 
     Attributes:
         log: parsed log lines so far.
@@ -47,13 +48,11 @@ class RelayProcess:
 
     """
 
-    def __init__(self, settings: Mapping[str, str]) -> None:
+    def __init__(self, settings: Mapping[str, str], *, with_http: bool = True) -> None:
         self._lease = PortLease()
         self.port = self._lease.port
-        self._settings = {
-            "CDC_HTTP__LISTEN": f"127.0.0.1:{self.port}",
-            **settings,
-        }
+        listen = {"CDC_HTTP__LISTEN": f"127.0.0.1:{self.port}"} if with_http else {}
+        self._settings = {**listen, **settings}
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.Task[None] | None = None
         self.log: list[dict[str, Any]] = []
