@@ -191,11 +191,14 @@ class _Watching:
 
     def _ready(self) -> tuple[bool, str]:
         view = self._latest()
-        if view is None:
+        if self._watch is None or view is None:
             return False, "not looked yet"
-        if view.error is not None:
-            return False, str(view.error)
-        return True, "watching"
+        if view.error is None:
+            return True, "watching"
+        reason = str(view.error)
+        if self._watch.server not in reason:
+            reason = f"{self._watch.server}: {reason}"
+        return False, reason
 
     def _status(self) -> Mapping[str, Any]:
         view = self._latest()

@@ -33,6 +33,7 @@ _BY_SQLSTATE: Final[tuple[tuple[str, type[SlotError]], ...]] = (
     ("57P", ServerUnavailable),
     ("53300", ServerUnavailable),
 )
+_SUPPOSED: Final = " This probably means"
 _REPLICATION: Final = (
     "ALTER ROLE ... REPLICATION lets a role make and move slots (Amazon RDS and Aurora:"
     " GRANT rds_replication TO ...)"
@@ -62,7 +63,8 @@ def from_driver(exc: psycopg.Error) -> SlotError:
     if exc.diag.message_detail:
         text = f"{text} ({_line(exc.diag.message_detail)})"
     if sqlstate is None:
-        return ServerUnavailable(f"connection lost: {text}")
+        # What libpq goes on to suppose is no news to who reads "lost".
+        return ServerUnavailable(f"connection lost: {text.partition(_SUPPOSED)[0]}")
     said = _line(exc.diag.message_hint or "")
     hint = said or _HINTS_BY_SQLSTATE.get(sqlstate)
     for prefix, error_class in _BY_SQLSTATE:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.postgres
 
 LINE = re.compile(r"SLOTS (OK|WARNING|CRITICAL|UNKNOWN) - [^|\n]+( \| [^|\n]+)?\n")
+SLOTS = str(Path(sys.executable).with_name("slots"))
 AWAY = Target(dsn=SecretStr("postgresql://u:s3cr3t@127.0.0.1:1/d"))
 
 
@@ -293,7 +296,7 @@ async def test_the_server_comes_from_the_relays_variable_or_libpqs(
 
 async def test_watch_once_prints_a_line_a_slot(stage: Stage, slots: Command) -> None:
     process = await asyncio.create_subprocess_exec(
-        "slots",
+        SLOTS,
         "watch",
         "--once",
         "--dsn",
@@ -314,7 +317,7 @@ async def test_watch_once_prints_a_line_a_slot(stage: Stage, slots: Command) -> 
 
 async def test_list_watch_goes_on_until_interrupted(stage: Stage) -> None:
     process = await asyncio.create_subprocess_exec(
-        "slots",
+        SLOTS,
         "list",
         "--watch",
         "--sample",

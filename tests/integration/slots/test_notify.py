@@ -3,12 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
-import threading
 import time
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 from pydantic import SecretStr
@@ -20,6 +16,7 @@ from slots.notify import AlarmLog, Webhook, sentence
 from slots.state import Kind, Level
 from tests.slot_readings import at
 from tests.waiting import eventually
+from tests.webhook_receiver import WebhookReceiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,49 +43,9 @@ def change(
     return Change(state=state, alarm=alarm, was=Level.OK, at=at(5))
 
 
-class Receiver:
-    """An HTTP server that answers as told and remembers what it was sent."""
-
-    def __init__(self) -> None:
-        self.answers: list[int] = []
-        self.bodies: list[dict[str, Any]] = []
-        self.gate = threading.Event()
-        self.gate.set()
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["Content-Length"]))
-                receiver.gate.wait(10)
-                receiver.bodies.append(json.loads(body))
-                code = receiver.answers.pop(0) if receiver.answers else 200
-                self.send_response(code)
-                self.send_header("Location", "http://127.0.0.1:1/elsewhere")
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-
-            def log_message(self, *_arguments: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook/{SECRET}"
-
-    @contextmanager
-    def serving(self) -> Iterator[Receiver]:
-        thread = threading.Thread(target=self.server.serve_forever)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self.gate.set()
-            self.server.shutdown()
-            thread.join()
-            self.server.server_close()
-
-
 @pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver().serving() as running:
+def receiver() -> Iterator[WebhookReceiver]:
+    with WebhookReceiver(SECRET).serving() as running:
         yield running
 
 
@@ -97,7 +54,9 @@ def no_delays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(notify, "RETRY_DELAYS_S", (0.01, 0.01))
 
 
-async def test_a_change_arrives_as_one_body_with_a_text(receiver: Receiver) -> None:
+async def test_a_change_arrives_as_one_body_with_a_text(
+    receiver: WebhookReceiver,
+) -> None:
     async with Webhook(SecretStr(receiver.url)) as webhook:
         webhook.tell(change(), SERVER)
 
@@ -120,7 +79,7 @@ async def test_a_change_arrives_as_one_body_with_a_text(receiver: Receiver) -> N
     }
 
 
-async def test_changes_arrive_in_order(receiver: Receiver) -> None:
+async def test_changes_arrive_in_order(receiver: WebhookReceiver) -> None:
     async with Webhook(SecretStr(receiver.url)) as webhook:
         for number in range(5):
             webhook.tell(change(name=f"s{number}"), SERVER)
@@ -136,7 +95,7 @@ async def test_changes_arrive_in_order(receiver: Receiver) -> None:
 
 @pytest.mark.parametrize("code", [500, 503, 429])
 async def test_a_failure_that_may_pass_is_tried_again(
-    receiver: Receiver, code: int
+    receiver: WebhookReceiver, code: int
 ) -> None:
     receiver.answers = [code, code]
 
@@ -149,7 +108,7 @@ async def test_a_failure_that_may_pass_is_tried_again(
 
 @pytest.mark.parametrize(("code", "tries"), [(404, 1), (302, 1), (500, 3)])
 async def test_a_failure_is_given_up_after_bounded_tries(
-    receiver: Receiver,
+    receiver: WebhookReceiver,
     code: int,
     tries: int,
     capsys: pytest.CaptureFixture[str],
@@ -177,7 +136,7 @@ async def test_a_webhook_that_is_away_is_counted_without_its_address(
 
 
 async def test_a_slow_webhook_holds_nobody_up_and_drops_what_is_too_much(
-    receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+    receiver: WebhookReceiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(notify, "LEAVE_S", 0.05)
     receiver.gate.clear()
@@ -191,7 +150,9 @@ async def test_a_slow_webhook_holds_nobody_up_and_drops_what_is_too_much(
         receiver.gate.set()
 
 
-async def test_leaving_waits_for_what_is_still_to_be_told(receiver: Receiver) -> None:
+async def test_leaving_waits_for_what_is_still_to_be_told(
+    receiver: WebhookReceiver,
+) -> None:
     async with Webhook(SecretStr(receiver.url)) as webhook:
         for _ in range(20):
             webhook.tell(change(), SERVER)
