@@ -186,6 +186,8 @@ class Relay:
             reason = reason or self._undelivered(grace_s)
         except ExceptionGroup as failed:
             reason = _first(failed)
+        finally:
+            self._limit = None
         await self._stream.finish(limit_s=max(1.0, grace_s / 2))
         if reason is not None:
             raise reason
@@ -238,6 +240,9 @@ class Relay:
                     await self._keepalive(frame)
             if self._intake.gathering:
                 await self._send()
+        if self._stream.failure is not None:
+            # A stop that comes together with a failure must not hide it.
+            raise self._stream.failure
 
     async def _send(self) -> None:
         """Hand the batch to the sink, once the window has room for it."""
