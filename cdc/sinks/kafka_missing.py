@@ -99,7 +99,8 @@ class MissingTopics:
         """
         missing = f"does not exist on Kafka at {self._servers}: create it"
         return [
-            f"topic '{topic}' {reasons.get(topic, missing)}, {_count(queue)} events wait"
+            f"topic '{topic}' {reasons.get(topic, missing)},"
+            f" {_count(queue)} events wait"
             for topic, queue in self._queues.items()
         ]
 
