@@ -1,7 +1,23 @@
 #!/bin/sh
-# See to it that the servers which do not come from a Python package are installed:
-# Debian's Postgres 15 with wal2json. Nothing is started here; the tests do that.
+# See to it that what does not come from a Python package is installed: Debian's
+# Postgres 15 with wal2json, and promtool. Nothing is started here; the tests do that.
 set -eu
+
+# Out of its package, not with it: that would start a Prometheus.
+get_promtool() {
+    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
+        echo "the tests need promtool: apt-get install prometheus" >&2
+        exit 1
+    fi
+    folder=$(mktemp -d)
+    apt-get update -qq
+    (cd "$folder" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .)
+    install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool
+    rm -rf "$folder"
+}
+
+command -v promtool >/dev/null || get_promtool
+
 packages="postgresql-15 postgresql-15-wal2json openssl"
 
 is_complete() {

@@ -62,13 +62,13 @@ class Stage:
     async def session(self, database: str = "postgres") -> AsyncConnection[TupleRow]:
         """Open a session that lives as long as the stage."""
         opened = await connect(self.as_role("postgres", database))
-        return await self._stack.enter_async_context(opened)
+        self._stack.push_async_callback(opened.close)
+        return opened
 
     async def consumer(self, slot: str) -> AsyncConnection[TupleRow]:
         """Connect a consumer that confirms nothing."""
         target = Target(dsn=self.target.dsn, application_name="sleepy")
         opened = await connect(target, replication=True)
-        # Not as a context manager: that would end a transaction, amid the stream.
         self._stack.push_async_callback(opened.close)
         await opened.execute(
             f"START_REPLICATION SLOT {slot} LOGICAL 0/0"
