@@ -1,45 +1,49 @@
 #!/bin/sh
-# See to it that what does not come from a Python package is installed: Debian's
-# Postgres 15 with wal2json, and promtool. Nothing is started here; the tests do that.
+# See to it that what the tests run and no Python package brings is installed: Debian's
+# Postgres 15 with wal2json, openssl, and the tools that read the alert rules and the
+# compose file. Nothing is started here; the tests do that.
 set -eu
 
-# Out of its package, not with it: that would start a Prometheus.
-get_promtool() {
-    if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-        echo "the tests need promtool: apt-get install prometheus" >&2
-        exit 1
-    fi
-    folder=$(mktemp -d)
-    apt-get update -qq
-    (cd "$folder" && apt-get download -qq prometheus && dpkg-deb -x prometheus_*.deb .)
-    install -m 755 "$folder/usr/bin/promtool" /usr/local/bin/promtool
-    rm -rf "$folder"
+missing() {
+    postgres=/usr/lib/postgresql/15
+    [ -n "${WALFERRY_TEST_PG15_DSN:-}" ] ||
+        { [ -x $postgres/bin/postgres ] && [ -e $postgres/lib/wal2json.so ]; } ||
+        echo postgresql-15 postgresql-15-wal2json
+    command -v openssl >/dev/null || echo openssl
+    command -v promtool >/dev/null || echo prometheus
+    command -v docker-compose >/dev/null ||
+        docker compose version >/dev/null 2>&1 || echo docker-compose
 }
 
-command -v promtool >/dev/null || get_promtool
-
-packages="postgresql-15 postgresql-15-wal2json openssl"
-
-is_complete() {
-    [ -x /usr/lib/postgresql/15/bin/postgres ] &&
-        [ -e /usr/lib/postgresql/15/lib/wal2json.so ] &&
-        command -v openssl >/dev/null
-}
-
-if is_complete || [ -n "${WALFERRY_TEST_PG15_DSN:-}" ]; then
-    exit 0
-fi
+packages=$(missing | tr '\n' ' ')
+[ -n "$packages" ] || exit 0
+install="apt-get install --no-install-recommends"
 if [ "$(id -u)" != 0 ] || ! command -v apt-get >/dev/null; then
-    echo "the tests need Postgres 15 and wal2json: apt-get install $packages" >&2
+    echo "the tests need more than is here: $install $packages" >&2
     exit 1
 fi
-# Without this the package would make and start a cluster of its own.
+echo "installing $packages..."
+
+# Debian's packages start what they bring, and Postgres' makes a cluster first: both only
+# where the administrator has not said otherwise.
 if ! dpkg -s postgresql-15 >/dev/null 2>&1; then
     mkdir -p /etc/postgresql-common
-    grep -qs create_main_cluster /etc/postgresql-common/createcluster.conf ||
+    grep -qs '^ *create_main_cluster' /etc/postgresql-common/createcluster.conf ||
         echo "create_main_cluster = false" >>/etc/postgresql-common/createcluster.conf
 fi
+policy=/usr/sbin/policy-rc.d
+if [ ! -e $policy ]; then
+    trap 'rm -f $policy' EXIT
+    printf '#!/bin/sh\nexit 101\n' >$policy
+    chmod +x $policy
+fi
 apt-get update -qq
-# shellcheck disable=SC2086 - a list of words
-DEBIAN_FRONTEND=noninteractive apt-get install -qq -y $packages
-is_complete
+# shellcheck disable=SC2086 - lists of words
+DEBIAN_FRONTEND=noninteractive $install -qq -y $packages >/dev/null
+case $packages in
+*prometheus*) systemctl disable --quiet prometheus 2>/dev/null || true ;;
+esac
+if [ -n "$(missing)" ]; then
+    echo "still missing after apt-get: $(missing)" >&2
+    exit 1
+fi

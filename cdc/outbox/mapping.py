@@ -126,9 +126,7 @@ class _Layout:
             f" in the WAL (it has {', '.join(self._index)})",
         )
 
-    def is_bytea(self, index: int | None) -> bool:
-        if index is None:
-            return False
+    def is_bytea(self, index: int) -> bool:
         return self._relation.columns[index].type is ColumnType.BYTEA
 
     def resolve(

@@ -249,6 +249,12 @@ def test_mapped_headers_come_before_the_rows_own_and_nobody_forges_ours() -> Non
     assert mapping.required_columns()[-1] == ("note",)
 
 
+def test_mapped_headers_need_no_headers_column() -> None:
+    mapping = replace(PLAIN, record_headers=(("kind", Template.parse("{type}")),))
+
+    assert ("kind", b"Placed") in make(mapping).headers
+
+
 def test_a_headers_column_that_is_no_object_is_refused_with_the_id() -> None:
     mapping = replace(PLAIN, columns=Columns(headers=("headers",)))
 
