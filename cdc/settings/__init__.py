@@ -8,17 +8,18 @@ from __future__ import annotations
 
 import os
 import tomllib
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
-from dotenv import dotenv_values
 from pydantic import ValidationError
 from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
-from pydantic_settings import SettingsError as SourceError
 
 from cdc.errors import SettingsError
+from cdc.settings import complaints
+from cdc.settings.dotenv_file import read_dotenv
 from cdc.settings.models import Settings as _Model
-from cdc.settings.models import column_names
-from cdc.settings.names import PREFIX, Unknown, setting_name, unknown_names
+from cdc.settings.names import all_names, unknown_names
+from cdc.settings.values import column_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -27,24 +28,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Settings", "column_names", "load_settings"]
 
-ENV_FILE = ".env"
-TOML_FILE = "cdc.toml"
-
-
-class _Environment(EnvSettingsSource):
-    """The environment over the lines of ``.env`` that are ours.
-
-    The library's own source for ``.env`` takes every line of it for a setting; the file
-    is shared with other programs.
-    """
-
-    def _load_env_vars(self) -> Mapping[str, str | None]:
-        merged = _dotenv() | dict(os.environ)
-        return {name.lower(): value for name, value in merged.items()}
+ENV_FILE: Final = ".env"
+TOML_FILE: Final = "cdc.toml"
 
 
 class Settings(_Model):
-    """All settings, from their places."""
+    """All settings; what is not given comes from ``cdc.toml``."""
 
     @classmethod
     def settings_customise_sources(
@@ -56,58 +45,55 @@ class Settings(_Model):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Order the sources; files with secrets are what password_file is for."""
+        # The library's own source for .env takes every line of it for a setting.
         del env_settings, dotenv_settings, file_secret_settings
-        return (
-            init_settings,
-            _Environment(settings_cls),
-            TomlConfigSettingsSource(settings_cls),
-        )
+        return init_settings, TomlConfigSettingsSource(settings_cls, TOML_FILE)
+
+
+class _Lines(EnvSettingsSource):
+    """Variables, from wherever they come, as nested values."""
+
+    def __init__(self, lines: Mapping[str, str]) -> None:
+        self._lines = lines
+        super().__init__(Settings)
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        # What is no setting (a service of Kubernetes) is nobody's value.
+        return {
+            name.lower(): self._lines[name]
+            for name in all_names(_Model)
+            if name in self._lines
+        }
 
 
 def load_settings() -> Settings:
     """Read all settings; raise SettingsError with a line for each thing wrong."""
+    places = {ENV_FILE: read_dotenv(Path(ENV_FILE)), "environment": dict(os.environ)}
     problems = [
-        _unknown(where, name)
-        for where, names in (
-            ("environment", list(os.environ)),
-            (ENV_FILE, list(_dotenv())),
-        )
-        for name in unknown_names(names, _Model)
+        complaints.unknown(where, name)
+        for where, lines in places.items()
+        for name in unknown_names(lines, _Model)
     ]
     if problems:
         raise SettingsError("\n".join(problems))
-    try:
-        return Settings()
-    except ValidationError as exc:
-        raise SettingsError(
-            "\n".join(_problem(error) for error in exc.errors())
-        ) from None
-    except SourceError as exc:
-        raise SettingsError(" ".join(str(exc).split())) from None
-    except tomllib.TOMLDecodeError as exc:
-        raise SettingsError(f"{TOML_FILE} cannot be read: {exc}") from None
-
-
-def _dotenv() -> dict[str, str | None]:
-    """Return the lines of ``.env`` that are ours; others belong to somebody else."""
-    return {
-        name: value
-        for name, value in dotenv_values(ENV_FILE).items()
-        if name.upper().startswith(PREFIX)
+    if Path(TOML_FILE).is_dir():
+        # What a container engine makes of a mount whose source is not there.
+        raise SettingsError(f"{TOML_FILE} cannot be read: it is a directory")
+    lines = {
+        name.upper(): value
+        for place in places.values()
+        for name, value in place.items()
     }
-
-
-def _unknown(where: str, unknown: Unknown) -> str:
-    nearest = f"; did you mean {unknown.nearest}?" if unknown.nearest else ""
-    return f"{unknown.name} ({where}): no such setting{nearest}"
-
-
-def _problem(error: Any) -> str:
-    name = setting_name(error["loc"])
-    if error["type"] == "extra_forbidden":
-        known = unknown_names([name], _Model)
-        nearest = known[0].nearest if known else None
-        hint = f"; did you mean {nearest}?" if nearest else ""
-        return f"{name}: no such setting{hint}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{name}: {message[:1].lower()}{message[1:]}"
+    try:
+        return Settings(**_Lines(lines)())
+    except ValidationError as exc:
+        problems = [
+            complaints.wrong(error, _Model, file=TOML_FILE) for error in exc.errors()
+        ]
+    except UnicodeDecodeError:
+        problems = [f"{TOML_FILE} cannot be read: it is not UTF-8 text"]
+    except tomllib.TOMLDecodeError as exc:
+        problems = [f"{TOML_FILE} cannot be read: {exc}"]
+    except OSError as exc:
+        problems = [f"{TOML_FILE} cannot be read: {exc.strerror}"]
+    raise SettingsError("\n".join(problems))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from psycopg import ProgrammingError
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.pq import Conninfo
 from pydantic import BaseModel, SecretStr
 
 from cdc.settings.names import setting_name
@@ -16,7 +17,8 @@ if TYPE_CHECKING:
     from cdc.settings import Settings
 
 MASK: Final = "***"
-_SECRET_PARTS: Final = ("password", "sslpassword", "oauth_client_secret")
+_SECRET_DISPLAY: Final = b"*"
+"""What libpq says of an option that must not be shown (PQconninfoOption.dispchar)."""
 
 
 def effective(settings: Settings) -> dict[str, Any]:
@@ -53,7 +55,10 @@ def _dsn(dsn: str) -> str:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:
         return MASK
-    masked = {
-        name: MASK if name in _SECRET_PARTS else value for name, value in parts.items()
+    hidden = {
+        option.keyword.decode()
+        for option in Conninfo.get_defaults()
+        if option.dispchar == _SECRET_DISPLAY
     }
+    masked = {name: MASK if name in hidden else value for name, value in parts.items()}
     return make_conninfo("", **masked)

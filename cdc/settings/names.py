@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 PREFIX: Final = "CDC_"
 _DELIMITER: Final = "__"
 _KUBERNETES: Final = re.compile(
-    r".*(_SERVICE_HOST|_SERVICE_PORT(_.*)?|_PORT|_PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
+    r"(?!.*__).*(_SERVICE_HOST|_SERVICE_PORT(_.*)?|_PORT|_PORT_\d+_(TCP|UDP|SCTP)(_.*)?)"
 )
-"""What a cluster puts into every container for a service whose name begins with cdc."""
+"""What a cluster puts into every container for a service whose name begins with cdc;
+two underscores in a row are ours."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +39,22 @@ def all_names(model: type[BaseModel]) -> list[str]:
     return [setting_name(path) for path in _paths(model)]
 
 
-def unknown_names(names: Sequence[str], model: type[BaseModel]) -> list[Unknown]:
+def unknown_names(names: Iterable[str], model: type[BaseModel]) -> list[Unknown]:
     """Return those of the names that look like ours and are not."""
     known = all_names(model)
-    found = []
-    for name in names:
-        upper = name.upper()
-        if not upper.startswith(PREFIX) or upper in known:
-            continue
-        if _KUBERNETES.fullmatch(upper):
-            continue
-        near = difflib.get_close_matches(upper, known, n=1, cutoff=0.6)
-        found.append(Unknown(name, near[0] if near else None))
-    return found
+    return [
+        nearest(name, known)
+        for name in names
+        if name.upper().startswith(PREFIX)
+        and name.upper() not in known
+        and not _KUBERNETES.fullmatch(name.upper())
+    ]
+
+
+def nearest(name: str, known: Sequence[str]) -> Unknown:
+    """Return a name that is no setting with the one that is most like it."""
+    near = difflib.get_close_matches(name.upper(), known, n=1, cutoff=0.6)
+    return Unknown(name, near[0] if near else None)
 
 
 def _paths(model: type[BaseModel]) -> Iterator[tuple[str, ...]]:

@@ -11,6 +11,7 @@ from cdc.settings import column_names, load_settings
 from cdc.settings.masked import MASK, effective
 from cdc.settings.models import Settings
 from cdc.settings.names import all_names, unknown_names
+from slots.state import Limits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -85,30 +86,38 @@ def test_headers_in_the_environment_are_a_json_object_in_order(
 @pytest.mark.parametrize(
     ("name", "value", "words"),
     [
-        ("CDC_SLOT__NAME", "Not Legal", "pattern"),
-        ("CDC_SLOT__PLUGIN", "decoderbufs", "'pgoutput' or 'wal2json'"),
-        ("CDC_SLOT__WAIT_S", "-1", "greater than or equal to 0"),
+        ("CDC_SLOT__NAME", "Not Legal", "1 to 63 of a-z"),
+        ("CDC_SLOT__PLUGIN", "decoderbufs", "must be pgoutput or wal2json"),
+        ("CDC_SLOT__WAIT_S", "-1", "must be at least 0"),
         ("CDC_OUTBOX__TABLES", "outbox", "write schema.table"),
         ("CDC_OUTBOX__TOPIC", "bad topic", "no legal topic"),
         ("CDC_OUTBOX__TOPIC", "a.{", "template"),
-        ("CDC_OUTBOX__COLUMNS__ID", "", "at least 1"),
+        ("CDC_OUTBOX__COLUMNS__ID", "", "must not be empty"),
         ("CDC_OUTBOX__COLUMNS__KEY", "a,,b", "between two commas"),
-        ("CDC_RECORD__HEADERS", "{a", "not a JSON object"),
-        ("CDC_RECORD__HEADERS", '{"a": 1}', "string"),
+        ("CDC_RECORD__HEADERS", "{a", "must be a JSON object"),
+        ("CDC_RECORD__HEADERS", '{"a": 1}', "header 'a' must be a text"),
         ("CDC_RECORD__HEADERS", '{"id": "x"}', "walferry's own"),
         ("CDC_RECORD__HEADERS", '{"cdc.x": "x"}', "walferry's own"),
-        ("CDC_SINK", "rabbit", "pattern"),
-        ("CDC_KAFKA__DELIVERY", "exactly_once", "'at_least_once'"),
-        ("CDC_KAFKA__COMPRESSION", "gz", "'none', 'gzip', 'lz4'"),
-        ("CDC_KAFKA__CREATE_TOPICS", "perhaps", "boolean"),
-        ("CDC_KAFKA__TOPIC_PARTITIONS", "0", "greater than 0"),
-        ("CDC_WINDOW__BYTES", "10", "greater than or equal"),
-        ("CDC_STATUS_INTERVAL_S", "often", "number"),
+        ("CDC_SINK", "rabbit", "must be kafka, jsonl or module:factory"),
+        ("CDC_KAFKA__DELIVERY", "exactly_once", "must be at_least_once"),
+        ("CDC_KAFKA__COMPRESSION", "gz", "must be none, gzip, lz4"),
+        ("CDC_KAFKA__CREATE_TOPICS", "perhaps", "must be true or false"),
+        ("CDC_KAFKA__TOPIC_PARTITIONS", "0", "must be more than 0"),
+        ("CDC_WINDOW__BYTES", "10", "must be at least 1048576"),
+        ("CDC_STATUS_INTERVAL_S", "often", "must be a number"),
         ("CDC_HTTP__LISTEN", "8080", "host:port"),
         ("CDC_HTTP__LISTEN", "x:99999", "host:port"),
-        ("CDC_LOG__LEVEL", "loud", "'debug'"),
+        ("CDC_LOG__LEVEL", "loud", "must be debug, info"),
         ("CDC_ALARMS__LAG", "much", "size"),
-        ("CDC_NAME", "", "at least 1"),
+        ("CDC_NAME", "", "must be a text"),
+        ("CDC_NAME", "{databse}", "{database} and {slot}"),
+        ("CDC_OUTBOX__COLUMNS__KEY", '"a', "quoted where needed"),
+        ("CDC_RECORD__HEADERS", "[1]", "must be a JSON object"),
+        ("CDC_GRACE_S", "inf", "must be a finite number"),
+        ("CDC_STATUS_INTERVAL_S", "nan", "must be a finite number"),
+        ("CDC_WINDOW__BYTES", "32MB", "must be a whole number"),
+        ("CDC_JSONL__PATH", "", "must not be empty"),
+        ("CDC_ALARMS__NO_WAL_LIMIT", "no", "must be on or off"),
     ],
 )
 def test_a_wrong_value_is_one_line_with_the_name_and_what_it_may_be(
@@ -116,7 +125,7 @@ def test_a_wrong_value_is_one_line_with_the_name_and_what_it_may_be(
 ) -> None:
     (line,) = problems(monkeypatch, **{name: value})
 
-    assert line.startswith((f"{name}: ", f"{name}__A: "))
+    assert line.startswith(f"{name}: ")
     assert words in line
 
 
@@ -153,6 +162,7 @@ def test_a_secret_is_never_part_of_a_complaint(
         ("CDC_KAFKA_BOOTSTRAP_SERVERS", "CDC_KAFKA__BOOTSTRAP_SERVERS"),
         ("CDC_POSTGRES__DNS", "CDC_POSTGRES__DSN"),
         ("cdc_slot__nam", "CDC_SLOT__NAME"),
+        ("CDC_HTTP__PORT", "CDC_HTTP__LISTEN"),
     ],
 )
 def test_an_unknown_name_is_an_error_with_the_nearest(
@@ -173,18 +183,104 @@ def test_unknown_names_in_files_are_errors_too(
     (folder / ".env").unlink()
     (folder / "cdc.toml").write_text("[slot]\nnames = 'x'\n[nothing]\na = 1\n")
     lines = problems(monkeypatch)
-    assert "CDC_SLOT__NAMES: no such setting; did you mean CDC_SLOT__NAME?" in lines
-    assert any(line.startswith("CDC_NOTHING: no such setting") for line in lines)
+    assert (
+        "CDC_SLOT__NAMES (cdc.toml): no such setting; did you mean CDC_SLOT__NAME?"
+    ) in lines
+    assert any(line.startswith("CDC_NOTHING (cdc.toml): no such") for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [(b"[slot\n", "line 1"), (b"name = '\xff'\n", "not UTF-8")],
+)
 def test_a_toml_file_that_cannot_be_read_is_named(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
 ) -> None:
-    (folder / "cdc.toml").write_text("[slot\n")
+    (folder / "cdc.toml").write_bytes(content)
 
     (line,) = problems(monkeypatch)
 
     assert line.startswith("cdc.toml cannot be read")
+    assert words in line
+
+
+@pytest.mark.parametrize("name", [".env", "cdc.toml"])
+def test_a_folder_in_the_place_of_a_file_is_not_taken_for_no_file(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """What a container engine makes of a mount whose source is not there."""
+    (folder / name).mkdir()
+
+    (line,) = problems(monkeypatch)
+
+    assert line.startswith(f"{name} cannot be read: ")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"CDC_SLOT__NAME=a\nCDC_SINK\n", ".env line 2 cannot be read"),
+        (b"X=1\nCDC_NAME='s3cr3t\nCDC_SINK=jsonl\n", ".env line 2 cannot be read"),
+        (b"X='s3cr3t\nCDC_SINK='jsonl'\n", ".env line 1 cannot be read"),
+        (b"CDC_NAME=\xff\n", ".env cannot be read: it is not UTF-8"),
+    ],
+)
+def test_a_line_of_ours_in_env_that_cannot_be_read_is_an_error(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, words: str
+) -> None:
+    (folder / ".env").write_bytes(content)
+
+    (line,) = problems(monkeypatch)
+
+    assert words in line
+    assert "s3cr3t" not in line
+
+
+def test_what_other_programs_write_into_env_is_theirs(folder: Path) -> None:
+    (folder / ".env").write_text(
+        "export -f x\nA='b\nSLOTS\nY=${Z}\nCDC_SLOT__NAME=a_${Y}b\n"
+    )
+
+    assert load_settings().slot.name == "a_b"
+
+
+def test_wrong_types_in_toml_are_lines_too(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "cdc.toml").write_text(
+        "name = 3\nslot = 's3cr3t'\ngrace_s = []\n[record.headers]\nx = 1\n"
+    )
+
+    assert problems(monkeypatch) == [
+        "CDC_NAME: must be a text",
+        "CDC_SLOT: is a group of settings, not a value: write a table in cdc.toml",
+        "CDC_RECORD__HEADERS: header 'x' must be a text",
+        "CDC_GRACE_S: must be a number",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "CDC_POSTGRES__PASSWORD_FILE",
+        "CDC_POSTGRES__PASSWORD_COMMAND",
+        "CDC_KAFKA__SSL__CAFILE",
+        "CDC_KAFKA__SASL__PASSWORD",
+        "CDC_HTTP__LISTEN",
+        "CDC_ALARMS__NOTIFY",
+    ],
+)
+def test_an_optional_setting_left_empty_is_not_set(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """Compose files write ``${NAME:-}``."""
+    monkeypatch.setenv(name, "")
+
+    assert effective(load_settings())[name] is None
+
+
+def test_the_alarms_of_a_relay_are_those_of_the_slots_command() -> None:
+    assert load_settings().alarms.limits() == Limits()
 
 
 @pytest.mark.parametrize(
