@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 import inspect
+import ssl
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 from aiokafka.abc import AbstractTokenProvider
 from aiokafka.codec import has_gzip, has_lz4, has_snappy, has_zstd
-from aiokafka.helpers import create_ssl_context
+from aiokafka.errors import AuthenticationFailedError
 
 from cdc.errors import SettingsError
 
 if TYPE_CHECKING:
-    import ssl
     from collections.abc import Callable
     from pathlib import Path
 
@@ -127,26 +128,32 @@ def producer_arguments(options: KafkaOptions) -> dict[str, Any]:
 
 
 def _ssl_context(options: KafkaOptions) -> ssl.SSLContext:
-    password = options.ssl_key_password
     try:
-        context: ssl.SSLContext = create_ssl_context(
-            cafile=_text(options.ssl_cafile),
-            certfile=_text(options.ssl_certfile),
-            keyfile=_text(options.ssl_keyfile),
-            password=None if password is None else password.get_secret_value(),
-        )
+        context = ssl.create_default_context(cafile=options.ssl_cafile)
     except OSError as exc:
-        raise SettingsError(
-            f"CDC_KAFKA__SSL: a certificate or key cannot be read:"
-            f" {exc.strerror or type(exc).__name__}",
-            hint="check CDC_KAFKA__SSL__CAFILE, __CERTFILE, __KEYFILE, __KEY_PASSWORD",
-        ) from None
+        raise _unreadable("CAFILE", options.ssl_cafile, exc) from None
+    if options.ssl_certfile is not None:
+        password = options.ssl_key_password
+        try:
+            context.load_cert_chain(
+                options.ssl_certfile,
+                options.ssl_keyfile,
+                # Without one OpenSSL would ask for it at the terminal, and wait.
+                password="" if password is None else password.get_secret_value(),
+            )
+        except OSError as exc:
+            names = "CERTFILE, __KEYFILE or __KEY_PASSWORD"
+            raise _unreadable(names, options.ssl_certfile, exc) from None
     context.check_hostname = options.ssl_check_hostname
     return context
 
 
-def _text(path: Path | None) -> str | None:
-    return None if path is None else str(path)
+def _unreadable(settings: str, path: Path | None, exc: OSError) -> SettingsError:
+    reason = exc.strerror or type(exc).__name__
+    return SettingsError(
+        f"CDC_KAFKA__SSL__{settings}: {path} cannot be used: {reason}",
+        hint="PEM files that this user may read, and the password of the key",
+    )
 
 
 def _user(options: KafkaOptions) -> dict[str, str]:
@@ -164,13 +171,25 @@ def _user(options: KafkaOptions) -> dict[str, str]:
 class _Tokens(AbstractTokenProvider):  # type: ignore[misc] # aiokafka has no types
     """Asks the user's callable for a token at every connect."""
 
-    def __init__(self, provide: Callable[[], Any]) -> None:
+    def __init__(self, name: str, provide: Callable[[], Any]) -> None:
+        self._name = name
         self._provide = provide
 
     async def token(self) -> str:
-        """Return a token."""
-        token = self._provide()
-        return str(await token if inspect.isawaitable(token) else token)
+        """Return a token; raise AuthenticationFailedError when there is none."""
+        try:
+            if inspect.iscoroutinefunction(self._provide):
+                return str(await self._provide())
+            # In a thread: what fetches a token over the network without being async
+            # would keep us from answering Postgres meanwhile.
+            token = await asyncio.to_thread(self._provide)
+            if inspect.isawaitable(token):
+                token = await token
+        except Exception as exc:  # noqa: BLE001 - anybody's code; its text may be secret
+            raise AuthenticationFailedError(
+                f"token provider {self._name} failed: {type(exc).__name__}"
+            ) from None
+        return str(token)
 
 
 def _token_provider(options: KafkaOptions) -> _Tokens:
@@ -187,4 +206,4 @@ def _token_provider(options: KafkaOptions) -> _Tokens:
         raise SettingsError(
             f"CDC_KAFKA__SASL__TOKEN_PROVIDER: {name!r} is not callable"
         )
-    return _Tokens(provide)
+    return _Tokens(name, provide)

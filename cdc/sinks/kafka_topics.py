@@ -42,7 +42,7 @@ _REQUIRE_LIMIT_S: Final = 2.0
 _REQUIRE_PAUSE_S: Final = 0.2
 _CREATE_LIMIT_S: Final = 15.0
 _REPLICATION: Final = 3
-_MAX_MESSAGE_BYTES: Final = "max.message.bytes"
+MAX_MESSAGE_BYTES: Final = "max.message.bytes"
 _WITHOUT_PARTITIONS: Final = (
     UnknownTopicOrPartitionError,
     # It is being made at this moment.
@@ -186,7 +186,7 @@ class TopicDirectory:
         return existing
 
     async def _remember(self, names: Collection[str]) -> None:
-        limits = await self._limits(names)
+        configs = await self.configs(names, [MAX_MESSAGE_BYTES])
         # They exist, so the client may ask for them by name: it keeps them current.
         for name in names:
             self._client.add_topic(name)
@@ -198,21 +198,24 @@ class TopicDirectory:
         for name in names:
             count = len(self._client.cluster.partitions_for_topic(name) or ())
             if count:
+                limit = int(configs.get(name, {}).get(MAX_MESSAGE_BYTES, 0))
                 self._topics[name] = Topic(
-                    name, count, limits.get(name, 0), itertools.cycle(range(count))
+                    name, count, limit, itertools.cycle(range(count))
                 )
 
-    async def _limits(self, names: Collection[str]) -> dict[str, int]:
-        """Return the sizes that topics take, as far as we may know them."""
-        resources = [
-            (ConfigResourceType.TOPIC, name, [_MAX_MESSAGE_BYTES]) for name in names
-        ]
+    async def configs(
+        self, names: Collection[str], keys: Collection[str]
+    ) -> dict[str, dict[str, str]]:
+        """Return settings of topics; nothing of a topic whose settings we may not see.
+
+        Raises SinkUnavailable when no broker answers.
+        """
+        resources = [(ConfigResourceType.TOPIC, name, list(keys)) for name in names]
         answer = await self._ask(DescribeConfigsRequest(resources))
         return {
-            name: int(entry[1])
+            name: {entry[0]: entry[1] for entry in entries}
             for code, _message, _kind, name, entries in answer.resources
-            for entry in entries
-            if not code and entry[0] == _MAX_MESSAGE_BYTES
+            if not code
         }
 
     async def _ask(self, request: Any) -> Any:
