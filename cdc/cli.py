@@ -7,6 +7,7 @@ is one line on stderr that names the remedy, and an exit code.
 from __future__ import annotations
 
 import sys
+import traceback
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
@@ -36,21 +37,33 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 
 def main() -> None:
     """Run the command; the only place where an error becomes an exit code."""
+    # A sink or a token provider of the user's own lies where the command is run.
+    sys.path.append("")
     try:
         app()
-    except (CdcError, SlotError) as exc:
+    except Exception as exc:
         if _state["debug"]:
             raise
         _fail(exc)
-    except BrokenPipeError:
-        sys.exit(ExitCode.FAILED)
 
 
-def _fail(exc: CdcError | SlotError) -> NoReturn:
-    for line in str(exc).splitlines():
-        hint = f"; {exc.hint}" if exc.hint else ""
-        sys.stderr.write(f"cdc: {line}{hint}\n")
+def _fail(exc: Exception) -> NoReturn:
+    for line in _lines(exc):
+        sys.stderr.write(f"cdc: {line}\n")
     sys.exit(int(exit_code(exc, has_streamed=False)))
+
+
+def _lines(exc: Exception) -> list[str]:
+    if isinstance(exc, CdcError | SlotError):
+        hint = f"; {exc.hint}" if exc.hint else ""
+        return [f"{line}{hint}" for line in str(exc).splitlines()]
+    # Its text stays away: nobody has looked whether it holds a secret.
+    where = traceback.extract_tb(exc.__traceback__)[-1]
+    line = (
+        f"{type(exc).__name__} at {where.filename}:{where.lineno} is a mistake of"
+        " walferry's own; run it again as `cdc --debug ...` and report what it says"
+    )
+    return [line]
 
 
 def _show_version(wanted: bool) -> None:  # noqa: FBT001 - typer's callback signature
@@ -105,6 +118,7 @@ def init(
         return
     if not yes and sys.stdin.isatty():
         typer.confirm(f"Make what is missing at {address(source.target)}?", abort=True)
+    _set_up_logs(settings, only_errors=True)
     done = _run(make_source(settings))
     for line in done or ["nothing was missing"]:
         typer.echo(line)
@@ -116,7 +130,9 @@ def check(as_json: _Json = False) -> None:  # noqa: FBT002 - a flag
     from cdc.app import check_all  # noqa: PLC0415
     from cdc.finding import Status  # noqa: PLC0415
 
-    findings = _run(check_all(_settings()))
+    settings = _settings()
+    _set_up_logs(settings, only_errors=True)
+    findings = _run(check_all(settings))
     if as_json:
         _print_json([_as_dict(finding) for finding in findings])
     else:
@@ -133,11 +149,10 @@ def check(as_json: _Json = False) -> None:  # noqa: FBT002 - a flag
 )
 def run() -> None:
     """Carry rows until SIGTERM; a second signal stops at once."""
-    from cdc.app import relay_name, run_relay  # noqa: PLC0415
-    from cdc.app.logs import set_up_logs  # noqa: PLC0415
+    from cdc.app import run_relay  # noqa: PLC0415
 
     settings = _settings()
-    set_up_logs(settings, name=relay_name(settings))
+    _set_up_logs(settings)
     raise typer.Exit(int(_run(run_relay(settings))))
 
 
@@ -151,7 +166,7 @@ def config(as_json: _Json = False) -> None:  # noqa: FBT002 - a flag
         _print_json(shown)
         return
     for name, value in shown.items():
-        typer.echo(f"{name}={'' if value is None else value}")
+        typer.echo(f"{name}={_as_text(value)}")
 
 
 @app.command(epilog="Example: cdc demo --sink jsonl")
@@ -172,13 +187,34 @@ def _settings() -> Settings:
     return load_settings()
 
 
+def _set_up_logs(settings: Settings, *, only_errors: bool = False) -> None:
+    from cdc.app import relay_name  # noqa: PLC0415
+    from cdc.app.logs import set_up_logs  # noqa: PLC0415
+
+    quiet = only_errors and not _state["debug"]
+    set_up_logs(settings, name=relay_name(settings), only_errors=quiet)
+
+
 def _run(coroutine: Coroutine[Any, Any, Any]) -> Any:
     import asyncio  # noqa: PLC0415
 
-    import uvloop  # noqa: PLC0415
-
+    try:
+        import uvloop  # noqa: PLC0415
+    except ImportError:  # there is none for this platform
+        return asyncio.run(coroutine)
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         return runner.run(coroutine)
+
+
+def _as_text(value: Any) -> str:
+    """Write a value as it may stand in ``.env``."""
+    if value is None:
+        return ""
+    if isinstance(value, bool | dict):
+        import orjson  # noqa: PLC0415
+
+        return orjson.dumps(value).decode()
+    return str(value)
 
 
 def _print_json(value: object) -> None:

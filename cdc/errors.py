@@ -26,8 +26,12 @@ wrong and where, and never hold a payload or a secret.
 from __future__ import annotations
 
 import enum
+from typing import TYPE_CHECKING
 
 from slots import errors as slot_errors
+
+if TYPE_CHECKING:
+    from slots.lsn import Lsn
 
 
 class ExitCode(enum.IntEnum):
@@ -143,11 +147,27 @@ class StreamLost(CdcError):
 
 
 class DecodingFailed(CdcError):
-    """The server failed to decode a transaction."""
+    """The server failed to decode a transaction.
+
+    Attributes:
+        commit_lsn: where the transaction commits, if that was told before.
+
+    """
 
     kind = "server_decode"
     retryable = True
     exit_code = ExitCode.UNACKNOWLEDGED
+    hint = "the server's log has the details; the slot stays where it is"
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        hint: str | None = None,
+        commit_lsn: Lsn | None = None,
+    ) -> None:
+        super().__init__(message, hint=hint)
+        self.commit_lsn = commit_lsn
 
 
 class SinkUnavailable(CdcError):

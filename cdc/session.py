@@ -18,7 +18,7 @@ from cdc.wal import pgoutput, wal2json
 from slots.catalog import advance_slot
 from slots.connect import connect
 from slots.errors import ServerUnavailable, SlotBusy, SlotError
-from slots.lsn import ZERO
+from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -142,15 +142,35 @@ class Session:
 
     async def _carry(self, relay: Relay, facts: SourceFacts) -> None:
         try:
+            await self._covered(relay, facts)
+        except DecodingFailed as exc:
+            await self._advance(relay)
+            raise self._located(exc, relay) from exc
+
+    async def _covered(self, relay: Relay, facts: SourceFacts) -> None:
+        """Run the relay and the look at the catalog until one of them ends both."""
+        try:
             async with asyncio.TaskGroup() as group:
                 watcher = group.create_task(self._cover(facts), name="coverage")
                 await relay.run(grace_s=self._source.grace_s)
                 watcher.cancel()
         except ExceptionGroup as failed:
             raise failed.exceptions[0] from None
-        except DecodingFailed:
-            await self._advance(relay)
-            raise
+
+    def _located(self, exc: DecodingFailed, relay: Relay) -> DecodingFailed:
+        """Say where it failed, and how to give up that one transaction."""
+        begun = relay.open_transaction
+        if begun is None:
+            return exc
+        slot = self._source.wanted.slot
+        # A transaction is sent unless it commits below the slot's position.
+        behind = Lsn(begun.commit_lsn + 1)
+        return DecodingFailed(
+            str(exc),
+            commit_lsn=begun.commit_lsn,
+            hint=f"shrink what it holds where you can; to give up transaction"
+            f" {begun.xid} and all of its events: slots advance {slot} {behind}",
+        )
 
     async def _advance(self, relay: Relay) -> None:
         """Tell the server what is acknowledged after the stream has broken off.

@@ -172,7 +172,6 @@ class Supervisor:
         if lasted_s >= self._patience.backoff_max_s:
             # It went well for a while: this failure is a new one.
             self._pauses = self._new_pauses()
-            self._repeats.clear()
         self._metrics.errors.labels(kind=kind_of(exc)).inc()
         if self._stopping.is_set():
             return self._stopped_by(exc)
@@ -286,4 +285,6 @@ def _facts(exc: BaseException) -> dict[str, object]:
     hint = getattr(exc, "hint", "")
     if hint:
         facts["remedy"] = hint
+    if isinstance(exc, DecodingFailed) and exc.commit_lsn is not None:
+        facts["commit_lsn"] = str(exc.commit_lsn)
     return facts

@@ -10,15 +10,13 @@ from __future__ import annotations
 import logging
 import sys
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import quote
 
 import structlog
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+
+from slots.connect.target import parse, secrets
+from slots.errors import BadConnectionSettings
 
 if TYPE_CHECKING:
-    from collections.abc import MutableMapping
-
     from cdc.settings import Settings
 
 _MASK: Final = "***"
@@ -26,18 +24,27 @@ _SHORTEST_SECRET: Final = 4
 """Shorter ones would blot out ordinary words."""
 
 
-def set_up_logs(settings: Settings, *, name: str) -> None:
-    """Send all logs to stderr in the chosen form, with the relay's name in each."""
+def set_up_logs(settings: Settings, *, name: str, only_errors: bool = False) -> None:
+    """Send all logs to stderr in the chosen form, with the relay's name in each.
+
+    Args:
+        settings: form, level, and what is secret.
+        name: the relay's.
+        only_errors: for commands whose answer is on stdout and tells of failures.
+
+    """
     is_console = settings.log.format == "console" or (
         settings.log.format == "auto" and sys.stderr.isatty()
     )
-    level = getattr(logging, settings.log.level.upper())
+    level = logging.getLevelNamesMapping()[settings.log.level.upper()]
+    if only_errors:
+        level = max(level, logging.ERROR)
     shared: list[Any] = [
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
+        # The plain formatter: others show local variables, and those hold secrets.
         structlog.processors.format_exc_info,
-        _Blotter(secrets_of(settings)),
     ]
     final: Any = (
         structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())
@@ -61,12 +68,13 @@ def set_up_logs(settings: Settings, *, name: str) -> None:
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
                 final,
+                _Blotter(secrets_of(settings)),
             ],
         )
     )
     root = logging.getLogger()
     root.handlers[:] = [handler]
-    root.setLevel(logging.WARNING)
+    root.setLevel(max(level, logging.WARNING))
     logging.getLogger("cdc").setLevel(level)
     logging.getLogger("slots").setLevel(level)
     # It repeats every failed attempt to connect; the supervisor tells it once.
@@ -75,44 +83,30 @@ def set_up_logs(settings: Settings, *, name: str) -> None:
 
 
 def secrets_of(settings: Settings) -> list[str]:
-    """List every secret in every form in which it could be quoted."""
-    raw = [
+    """List every secret in every form in which it could be quoted, longest first."""
+    given = [
         settings.kafka.sasl.password,
         settings.kafka.ssl.key_password,
         settings.alarms.notify,
     ]
-    values = [secret.get_secret_value() for secret in raw if secret is not None]
+    values = [{"password": one.get_secret_value()} for one in given if one is not None]
     try:
-        parts = conninfo_to_dict(settings.postgres.dsn.get_secret_value())
-    except ProgrammingError:
-        values.append(settings.postgres.dsn.get_secret_value())
-    else:
-        values += [str(parts[k]) for k in ("password", "sslpassword") if parts.get(k)]
-    forms = {
-        form
-        for value in values
-        if len(value) >= _SHORTEST_SECRET
-        for form in (value, quote(value), quote(value, safe=""), repr(value)[1:-1])
-    }
-    return sorted(forms, key=len, reverse=True)
+        values.append(parse(settings.postgres.dsn))
+    except BadConnectionSettings:
+        values.append({"password": settings.postgres.dsn.get_secret_value()})
+    forms = {form for value in values for form in secrets(value)}
+    long_enough = (form for form in forms if len(form) >= _SHORTEST_SECRET)
+    return sorted(long_enough, key=len, reverse=True)
 
 
 class _Blotter:
-    """Replaces secrets in every text of a log event."""
+    """Replaces secrets in a finished line of the log, wherever in it they stand."""
 
     def __init__(self, secrets: list[str]) -> None:
         self._secrets = secrets
 
-    def __call__(
-        self, _logger: object, _method: str, event: MutableMapping[str, Any]
-    ) -> MutableMapping[str, Any]:
-        if self._secrets:
-            for name, value in event.items():
-                if isinstance(value, str):
-                    event[name] = self._blot(value)
-        return event
-
-    def _blot(self, text: str) -> str:
+    def __call__(self, _logger: object, _method: str, line: Any) -> str:
+        text = str(line)
         for secret in self._secrets:
             text = text.replace(secret, _MASK)
         return text

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import getpass
 import importlib
 import os
-from typing import TYPE_CHECKING, Any
-
-from psycopg import ProgrammingError
-from psycopg.conninfo import conninfo_to_dict
+from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import SettingsError
 from cdc.outbox import Columns, Mapping, Template, parse_tables
@@ -17,10 +13,19 @@ from cdc.requirements import Wanted
 from cdc.session import Source
 from cdc.settings import column_names
 from slots.connect import Target
+from slots.connect.target import defaults, parse
+from slots.errors import BadConnectionSettings
 
 if TYPE_CHECKING:
     from cdc.settings import Settings
     from cdc.sinks import Sink
+
+
+_FACTORY: Final = (
+    "write module:factory, importable from where cdc runs; it takes no argument and"
+    " returns a sink (cdc.sinks.Sink)"
+)
+_SINK_PARTS: Final = ("__aenter__", "__aexit__", "publish", "troubles", "check")
 
 
 def relay_name(settings: Settings) -> str:
@@ -153,22 +158,47 @@ def _from_factory(name: str) -> Sink:
     module, _, attribute = name.partition(":")
     try:
         factory: Any = getattr(importlib.import_module(module), attribute)
-        sink: Sink = factory()
+        sink = factory()
     except Exception as exc:
+        reason = " ".join(f"{type(exc).__name__}: {exc}".split())
         raise SettingsError(
-            f"CDC_SINK: {name} cannot be made: {type(exc).__name__}: {exc}",
-            hint="module:factory, importable from where cdc runs; it takes no argument"
-            " and returns a sink (cdc.sinks.Sink)",
+            f"CDC_SINK: {name} cannot be made: {reason}", hint=_FACTORY
         ) from exc
-    return sink
+    lacking = [part for part in _SINK_PARTS if not hasattr(sink, part)]
+    if lacking:
+        raise SettingsError(
+            f"CDC_SINK: what {name} makes is no sink, it has no {', '.join(lacking)}",
+            hint=_FACTORY,
+        )
+    made: Sink = sink
+    return made
 
 
 def _database(settings: Settings) -> str:
+    """Return the database's name as libpq will find it, before connecting.
+
+    Several hosts have one database name, so that it is known whichever answers.
+    """
     try:
-        parts = conninfo_to_dict(settings.postgres.dsn.get_secret_value())
-    except ProgrammingError:
+        parts = parse(settings.postgres.dsn)
+    except BadConnectionSettings:
         return "unknown"
-    named = parts.get("dbname") or os.environ.get("PGDATABASE")
-    user = parts.get("user") or os.environ.get("PGUSER") or ""
-    # Libpq's own order: the database's name, else the role's, else the login's.
-    return str(named or user or getpass.getuser())
+    known = defaults() | _of_service(parts) | {k: v for k, v in parts.items() if v}
+    # Libpq's own order: the database's name, else the role's.
+    return str(known.get("dbname") or known.get("user") or "postgres")
+
+
+def _of_service(parts: dict[str, Any]) -> dict[str, str]:
+    """Return what the service file says, when it is the DSN that names a service."""
+    service = parts.get("service")
+    if not service:
+        return {}
+    before = os.environ.get("PGSERVICE")
+    os.environ["PGSERVICE"] = str(service)  # libpq reads the file for this one only
+    try:
+        return defaults()
+    finally:
+        if before is None:
+            del os.environ["PGSERVICE"]
+        else:
+            os.environ["PGSERVICE"] = before

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import structlog
@@ -15,6 +16,7 @@ from cdc.metrics import RelayMetrics
 from cdc.requirements import check, init
 from cdc.session import Session
 from cdc.supervisor import Patience, Supervisor
+from slots.connect import address
 from slots.endpoint import Endpoint
 from slots.metrics import SlotMetrics
 from slots.notify import AlarmLog, Webhook
@@ -22,6 +24,7 @@ from slots.watch import Watch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from typing import NoReturn
 
     from cdc.errors import ExitCode
     from cdc.finding import Finding
@@ -91,6 +94,15 @@ class Service:
 
     async def run(self) -> ExitCode:
         """Serve the endpoint, if one is wanted, and carry rows."""
+        settings = self._settings
+        _log.info(
+            "starting",
+            version=version("walferry"),
+            source=address(self._source.target),
+            plugin=settings.slot.plugin,
+            tables=settings.outbox.tables,
+            sink=settings.sink,
+        )
         async with AsyncExitStack() as stack:
             watch = await self._watch(stack)
             if self._settings.http.listen is not None:
@@ -105,10 +117,19 @@ class Service:
                 host, port = endpoint.address
                 _log.info("listening", host=host, port=port)
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(watch.run(), name="slot watch")
+                watching = group.create_task(self._look(watch), name="slot watch")
                 code = await self.supervisor.run()
                 watching.cancel()
             return code
+
+    async def _look(self, watch: Watch) -> NoReturn:
+        """Keep the watch going; a mistake in it must not end the relay."""
+        while True:
+            try:
+                await watch.run()
+            except Exception as exc:  # noqa: BLE001 - shown, and tried again
+                _log.error("slot_watch_failed", exc_info=exc)
+            await asyncio.sleep(self._settings.alarms.interval_s)
 
     async def _watch(self, stack: AsyncExitStack) -> Watch:
         """Make the watch over our own slot; alarms go to log, metrics and webhook."""
