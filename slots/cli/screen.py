@@ -11,7 +11,7 @@ from rich.text import Text
 
 from slots.cli.tables import COLOURS, slot_table
 from slots.state import health, worst
-from slots.state.units import show_bytes, show_rate, show_seconds
+from slots.state.units import show_briefly, show_bytes, show_rate
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
     from slots.alarms import Alarm
     from slots.state import History, Limits, Reading, Slot
+    from slots.state.trend import Sample
     from slots.watch import View
 
 _BARS: Final = "▁▂▃▄▅▆▇█"
 _LONGEST_PLOT: Final = 60
-_PLOT_SHARE: Final = 5
-"""Two plots, their numbers and the name share the width."""
+_SHORTEST_PLOT: Final = 8
+_NUMBERS: Final = 26
+"""What the numbers beside two plots take of the width."""
 
 
 def picture(
@@ -64,15 +66,21 @@ def plain_lines(view: View, limits: Limits, names: Collection[str]) -> Iterator[
     for slot in watched(reading, names):
         trend = view.history.trend(slot)
         level = worst(health(reading, slot, trend, limits))
-        yield (
-            f"{at} {slot.name} {level.word}"
-            f" {slot.wal_status.value if slot.wal_status else '-'}"
-            f" {'active' if slot.active else 'inactive'}"
-            f" retained={show_bytes(reading.retained_bytes(slot))}"
-            f" lag={show_bytes(reading.lag_bytes(slot))}"
-            f" gap={show_bytes(reading.gap_bytes(slot))}"
-            f" growth={show_rate(trend.growth_bytes_s)}"
-        ).replace(" B", "B")
+        numbers = {
+            "retained": show_bytes(reading.retained_bytes(slot)),
+            "lag": show_bytes(reading.lag_bytes(slot)),
+            "gap": show_bytes(reading.gap_bytes(slot)),
+            "growth": show_rate(trend.growth_bytes_s),
+        }
+        words = [
+            at,
+            slot.name,
+            level.word,
+            slot.wal_status.value if slot.wal_status else "-",
+            "active" if slot.active else "inactive",
+            *(f"{name}={text.replace(' ', '')}" for name, text in numbers.items()),
+        ]
+        yield " ".join(words)
 
 
 def watched(reading: Reading, names: Collection[str]) -> list[Slot]:
@@ -99,39 +107,44 @@ def _thinned(values: Sequence[float], width: int) -> list[float]:
 
 
 def _plots(slots: Sequence[Slot], history: History, *, width: int) -> Table:
-    bars = min(_LONGEST_PLOT, width // _PLOT_SHARE)
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
-    for title in ("slot", "retained", "", "growth", ""):
-        table.add_column(title, no_wrap=True)
+    spans = [_span_s(history.samples(slot.name)) for slot in slots]
+    over = show_briefly(max(spans, default=0.0))
+    names = max(len(slot.name) for slot in slots)
+    bars = max(_SHORTEST_PLOT, min(_LONGEST_PLOT, (width - names - _NUMBERS) // 2))
+    table = Table(box=None, padding=(0, 1, 0, 0), header_style="bold", pad_edge=False)
+    for title in ("slot", f"retained, {over}", "", f"growth, {over}", ""):
+        table.add_column(title, no_wrap=True, justify="left" if title else "right")
     for slot in slots:
         samples = history.samples(slot.name)
-        pairs = itertools.pairwise(samples)
         rates = [
             (after.retained - before.retained) / (after.at_s - before.at_s)
-            for before, after in pairs
+            for before, after in itertools.pairwise(samples)
             if after.at_s > before.at_s
         ]
-        span = samples[-1].at_s - samples[0].at_s if samples else 0.0
         table.add_row(
             slot.name,
             plot([one.retained for one in samples], bars),
-            f"{show_bytes(samples[-1].retained)} in {show_seconds(span)}"
-            if samples
-            else "-",
+            show_bytes(samples[-1].retained if samples else None),
             plot(rates, bars),
-            show_rate(rates[-1]) if rates else "-",
+            show_rate(rates[-1] if rates else None),
         )
     return table
 
 
+def _span_s(samples: Sequence[Sample]) -> float:
+    return samples[-1].at_s - samples[0].at_s if samples else 0.0
+
+
 def _alarm_lines(alarms: Sequence[Alarm]) -> list[Text]:
+    """Return a line an alarm, cut where the terminal ends."""
+    if not alarms:
+        return [Text("no alarms", style="green")]
     lines = []
     for alarm in alarms:
-        line = Text()
+        line = Text(no_wrap=True, overflow="ellipsis")
         line.append(f"{alarm.level.word} ", style=f"bold {COLOURS[alarm.level]}")
-        line.append(f"{alarm.kind} ", style="bold")
         subject = f"{alarm.slot_name}: " if alarm.slot_name else ""
-        line.append(f"{subject}{alarm.text} (since {alarm.since:%H:%M:%S})")
-        line.append(f" -> {alarm.remedy}", style="cyan")
+        line.append(f"{alarm.since:%H:%M:%S} {subject}{alarm.text}")
         lines.append(line)
-    return lines or [Text("no alarms", style="green")]
+    hint = "`slots why NAME` says what to do"
+    return [*lines, Text(hint, style="dim")]

@@ -21,6 +21,7 @@ from slots.state import (
 )
 from slots.state.causes import describe_consumer
 from slots.state.units import (
+    show_briefly,
     show_bytes,
     show_count,
     show_rate,
@@ -57,7 +58,8 @@ def slot_table(
 ) -> Table:
     """Return one row a slot, with the columns that the width has room for."""
     columns = _WIDE_COLUMNS if width >= _WIDE else _NARROW_COLUMNS
-    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold", pad_edge=False)
+    gap = 2 if width >= _WIDE else 1
+    table = Table(box=None, padding=(0, gap, 0, 0), header_style="bold", pad_edge=False)
     for title in columns:
         is_number = title in _NUMBERS
         table.add_column(
@@ -80,15 +82,19 @@ def slot_table(
 def finding_lines(
     reading: Reading, slots: Iterable[Slot], history: History, limits: Limits
 ) -> list[Text]:
-    """Return a line for everything that is wrong, the worst first."""
-    found: list[tuple[Finding, str]] = [
-        (one, "server") for one in server_health(reading, limits)
-    ]
+    """Return a line a slot that is not well, with the worst that is found."""
+    found = [(one, "server", "") for one in server_health(reading, limits)]
     for slot in slots:
         trend = history.trend(slot)
-        found += [(one, slot.name) for one in health(reading, slot, trend, limits)]
-    found.sort(key=lambda pair: -pair[0].level)
-    return [_finding_line(one, subject) for one, subject in found]
+        judged = sorted(
+            health(reading, slot, trend, limits), key=lambda one: -one.level
+        )
+        if judged:
+            rest = len(judged) - 1
+            more = f" (+{rest} more: `slots show {slot.name}`)" if rest else ""
+            found.append((judged[0], slot.name, more))
+    found.sort(key=lambda entry: -entry[0].level)
+    return [_finding_line(one, subject).append(more) for one, subject, more in found]
 
 
 def portrait(
@@ -172,12 +178,12 @@ class _Row:
 
 _NARROW_COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
     "slot": lambda row: row.slot.name,
-    "consumer": lambda row: _short_consumer(row.slot, row.trend.inactive_s),
-    "status": lambda row: _status(row.slot),
+    "consumer": lambda row: _brief_consumer(row.slot, row.trend.inactive_s),
+    "status": lambda row: row.slot.wal_status.value if row.slot.wal_status else "-",
     "retained": lambda row: show_bytes(row.reading.retained_bytes(row.slot)),
     "lag": lambda row: show_bytes(row.reading.lag_bytes(row.slot)),
     "left": lambda row: show_bytes(row.left.safe_bytes if row.left else None),
-    "loss in": lambda row: show_seconds(time_to_loss_s(row.left, row.trend)),
+    "loss in": lambda row: show_briefly(time_to_loss_s(row.left, row.trend)),
     "verdict": lambda row: worst(row.findings).word,
 }
 _WIDE_COLUMNS: Final[dict[str, Callable[[_Row], str]]] = {
@@ -206,6 +212,12 @@ def _finding_line(finding: Finding, subject: str = "") -> Text:
     line.append(f"{subject}: {finding.text}" if subject else finding.text)
     line.append(f" -> {finding.remedy}", style="cyan")
     return line
+
+
+def _brief_consumer(slot: Slot, inactive_s: float | None) -> str:
+    if slot.active:
+        return slot.active_application or f"pid {slot.active_pid}"
+    return "none" if inactive_s is None else f"none {show_briefly(inactive_s)}"
 
 
 def _short_consumer(slot: Slot, inactive_s: float | None) -> str:

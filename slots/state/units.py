@@ -87,6 +87,16 @@ def show_seconds(seconds: float | None) -> str:
     return f"{large} {large_name}" + (f" {small} {small_name}" if small else "")
 
 
+def show_briefly(seconds: float | None) -> str:
+    """Print a time in one unit, for a narrow table: ``74 s``, ``12 min``, ``3 d``."""
+    if seconds is None:
+        return "-"
+    for unit, name in ((DAY_S, "d"), (HOUR_S, "h"), (MINUTE_S, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
 def show_share(share: float | None) -> str:
     """Print a share in per cent."""
     return "-" if share is None else f"{share:.0%}"
