@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.conn import collect_hosts, create_conn
-from aiokafka.errors import KafkaError, KafkaTimeoutError
+from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -206,6 +206,11 @@ async def why_unreachable(options: KafkaOptions) -> CdcError | None:
                 await _ask(host, port, arguments)
         except (OSError, KafkaError) as exc:
             error = named(exc, f"Kafka at {host}:{port}")
+            if isinstance(exc, KafkaConnectionError | ConnectionResetError):
+                error.hint = (
+                    "it takes connections and closes them at the first word: compare"
+                    " CDC_KAFKA__SECURITY_PROTOCOL with what this listener speaks"
+                )
             if isinstance(error, SinkDenied):
                 return error
             found = found or error

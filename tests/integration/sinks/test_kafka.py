@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from aiokafka.admin import NewPartitions
 
-from cdc.errors import SinkDenied, SinkUnavailable
+from cdc.errors import SinkUnavailable
 from cdc.sinks.kafka import KafkaSink
 from cdc.sinks.kafka_partition import murmur2
 from tests.kafka_events import batch, entered, event, events, now_ms, options, values
@@ -231,12 +231,3 @@ async def test_a_silent_server_is_given_up_in_time() -> None:
         with pytest.raises(SinkUnavailable, match=r"0\.5 s"):
             await sink.__aenter__()
         await was_left.wait()
-
-
-async def test_a_listener_that_wants_credentials_is_not_taken_for_an_absent_broker(
-    kafka_security: Any,
-) -> None:
-    sink = KafkaSink(options(kafka_security.sasl))
-
-    with pytest.raises((SinkDenied, SinkUnavailable), match=kafka_security.sasl):
-        await sink.__aenter__()
