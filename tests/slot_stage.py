@@ -54,6 +54,9 @@ class Stage:
 
     async def __aexit__(self, *_exc: object) -> None:
         await self._stack.aclose()
+        if self.server.is_running:
+            async with await connect(self.target) as admin:
+                await _clear(admin)
 
     def as_role(self, role: str, database: str = "postgres") -> Target:
         dsn = self.server.dsn(database, role)
@@ -121,6 +124,29 @@ class Stage:
 
     def watch(self, *names: str, **limits: str) -> Watched:
         return Watched(self, Limits.of({"no_wal_limit": "off"} | limits), names)
+
+
+async def _clear(admin: AsyncConnection[TupleRow]) -> None:
+    """Leave the server as it was made, for the next stage on it."""
+    await admin.execute(
+        "SELECT pg_catalog.pg_terminate_backend(pid, 10000)"
+        " FROM pg_catalog.pg_stat_activity WHERE pid <> pg_catalog.pg_backend_pid()"
+        " AND backend_type IN ('client backend', 'walsender')"
+    )
+    for name in await _names(admin, "SELECT gid FROM pg_catalog.pg_prepared_xacts"):
+        await admin.execute(f"ROLLBACK PREPARED '{name}'".encode())
+    for slot in await catalog.list_slots(admin):
+        await catalog.drop_slot(admin, slot.name)
+    await admin.execute("DROP PUBLICATION IF EXISTS p")
+    await admin.execute("DROP TABLE IF EXISTS public.t")
+    await admin.execute("DROP DATABASE IF EXISTS other")
+    roles = "SELECT rolname FROM pg_catalog.pg_roles WHERE rolname !~ '^pg_|^postgres$'"
+    for name in await _names(admin, roles):
+        await admin.execute(f"DROP ROLE {name}".encode())
+
+
+async def _names(admin: AsyncConnection[TupleRow], query: str) -> list[str]:
+    return [row[0] for row in await (await admin.execute(query.encode())).fetchall()]
 
 
 class Watched:

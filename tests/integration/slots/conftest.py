@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cdc.local import LocalPostgres
 from tests.slot_stage import SEGMENT_MB, SETTINGS, Command, Stage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Awaitable, Callable
+    from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 
+TEST_SETTINGS = {"fsync": "off"}
 MAJORS = [
     pytest.param(major, marks=[pytest.mark.matrix] if major in "14 16 17" else [])
     for major in ("14", "15", "16", "17", "18")
@@ -34,12 +36,21 @@ async def stage_of(
         yield make
 
 
-@pytest.fixture(params=["15", "18"])
-async def stage(
-    request: pytest.FixtureRequest, stage_of: Callable[..., Awaitable[Stage]]
-) -> Stage:
-    """A stage on the oldest and the newest server of the ordinary run."""
-    return await stage_of(request.param)
+@pytest.fixture(scope="module", params=["15", "18"])
+def stage_server(request: pytest.FixtureRequest) -> Iterator[LocalPostgres]:
+    """The server of a module's stages: oldest and newest of the ordinary run."""
+    settings = TEST_SETTINGS | SETTINGS
+    with LocalPostgres(
+        request.param, settings=settings, wal_segment_mb=SEGMENT_MB
+    ) as running:
+        yield running
+
+
+@pytest.fixture
+async def stage(stage_server: LocalPostgres) -> AsyncIterator[Stage]:
+    """A stage on which nothing has happened yet."""
+    async with Stage(stage_server) as fresh:
+        yield fresh
 
 
 @pytest.fixture

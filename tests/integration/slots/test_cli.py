@@ -42,7 +42,7 @@ async def test_list_shows_a_row_a_slot_and_what_is_wrong(
 
     for shown in ("orders", "pgoutput", "postgres", "reserved", "standby", "physical"):
         assert shown in slots.out
-    assert re.search(r"critical: orders: its consumer has not confirmed 6", slots.out)
+    assert re.search(r"critical: orders: its consumer has not confirmed \d", slots.out)
     assert "slots why orders" in slots.out
 
 
@@ -121,7 +121,7 @@ async def test_check_gives_numbers_with_their_limits(
 
     numbers = slots.out.partition("| ")[2]
     assert re.match(
-        r"'orders_retained'=6\d{6}B;1048576;1073741824;0; 'orders_lag'=6\d{6}B;;;0;\n",
+        r"'orders_retained'=\d{7}B;1048576;1073741824;0; 'orders_lag'=\d{7}B;;;0;\n",
         numbers,
     )
 
@@ -309,7 +309,7 @@ async def test_watch_once_prints_a_line_a_slot(stage: Stage, slots: Command) -> 
     assert process.returncode == 0, err
     assert re.fullmatch(
         rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ orders ok reserved inactive"
-        rb" retained=6.* lag=6.* gap=.* growth=-\n",
+        rb" retained=.* lag=.* gap=.* growth=-\n",
         out,
     )
     assert slots.out == ""
