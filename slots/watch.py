@@ -14,8 +14,8 @@ import structlog
 
 from slots import catalog
 from slots.alarms import Alarms
-from slots.connect import address, connect, translated
-from slots.errors import ServerUnavailable, SlotError
+from slots.connect import address, answer_of, connect
+from slots.errors import SlotError
 from slots.state import History, Limits
 
 if TYPE_CHECKING:
@@ -131,24 +131,16 @@ class Watch:
             await connection.close()
 
     async def _read(self) -> Reading:
-        try:
-            async with asyncio.timeout(READING_LIMIT_S):
-                if self._connection is None or self._connection.closed:
-                    self._connection = await connect(
-                        self._target, timeout_s=READING_LIMIT_S
-                    )
-                    await self._bound(self._connection)
-                return await catalog.read(self._connection)
-        except TimeoutError:
-            raise ServerUnavailable(
-                f"{self.server}: no answer within {READING_LIMIT_S:g} s"
-            ) from None
-
-    async def _bound(self, connection: AsyncConnection[TupleRow]) -> None:
-        """Never keep the server busy for long, whatever becomes of us."""
-        limit = f"SET statement_timeout = {round(READING_LIMIT_S * 1000)}"
-        with translated():
-            await connection.execute(limit.encode())
+        connection = self._connection
+        if connection is None or connection.closed:
+            connection = await connect(self._target, timeout_s=READING_LIMIT_S)
+            self._connection = connection
+        return await answer_of(
+            catalog.read(connection),
+            connection,
+            limit_s=READING_LIMIT_S,
+            where=self.server,
+        )
 
     def _view(
         self,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from psycopg import errors as pg_errors
@@ -9,16 +10,23 @@ from psycopg import sql
 
 from slots.catalog.reading import get_slot
 from slots.connect import translated
-from slots.errors import ServerRefused, SlotMissing, SlotNotReady
+from slots.errors import PermissionDenied, ServerRefused, SlotMissing, SlotNotReady
 from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
     from slots.state import Slot
 
 _FAILOVER_SINCE: Final = 170000
+_REPLICATION: Final = (
+    "ALTER ROLE ... REPLICATION lets a role make and move slots (Amazon RDS and Aurora:"
+    " GRANT rds_replication TO ...)"
+)
+_SIGNAL: Final = "GRANT pg_signal_backend TO ... lets a role end sessions of others"
 
 
 async def create_slot(  # noqa: PLR0913 - one argument for each of the server's own
@@ -68,7 +76,7 @@ async def create_slot(  # noqa: PLR0913 - one argument for each of the server's 
             "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot({})"
         ).format(sql.SQL(", ").join(sql.Literal(option) for option in options))
     try:
-        with translated():
+        with _permitted():
             await _set_timeout(connection, timeout_s)
             return await _position(connection, query)
     except ServerRefused as exc:
@@ -93,7 +101,7 @@ async def drop_slot(connection: AsyncConnection[TupleRow], name: str) -> None:
 
     """
     query = sql.SQL("SELECT pg_catalog.pg_drop_replication_slot({})").format(name)
-    with translated():
+    with _permitted():
         await connection.execute(query)
 
 
@@ -105,7 +113,7 @@ async def terminate_consumer(connection: AsyncConnection[TupleRow], slot: Slot) 
 
     """
     query = "SELECT pg_catalog.pg_terminate_backend(%s)"
-    with translated():
+    with _permitted(_SIGNAL):
         await connection.execute(query, (slot.active_pid,))
 
 
@@ -130,7 +138,7 @@ async def advance_slot(
     query = sql.SQL(
         "SELECT end_lsn::text FROM pg_catalog.pg_replication_slot_advance({}, {})"
     ).format(name, str(position))
-    with translated():
+    with _permitted():
         return await _position(connection, query)
 
 
@@ -161,7 +169,7 @@ async def copy_slot(
         query = sql.SQL(
             "SELECT lsn::text FROM pg_catalog.pg_copy_physical_replication_slot({})"
         )
-    with translated():
+    with _permitted():
         await connection.execute(
             query.format(sql.SQL(", ").join(sql.Literal(one) for one in options))
         )
@@ -181,6 +189,17 @@ async def existing_slot(connection: AsyncConnection[TupleRow], name: str) -> Slo
     if slot is None:
         raise SlotMissing(f"slot {name} does not exist", hint="`slots list` shows all")
     return slot
+
+
+@contextmanager
+def _permitted(remedy: str = _REPLICATION) -> Iterator[None]:
+    """Turn the driver's errors into ours, and say how a missing right is given."""
+    try:
+        with translated():
+            yield
+    except PermissionDenied as exc:
+        exc.hint = exc.hint or remedy
+        raise
 
 
 async def _position(connection: AsyncConnection[TupleRow], query: sql.Composed) -> Lsn:

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import SecretStr
 
-from slots import catalog
-from slots.cli.readings import CONNECT_TIMEOUT_S
-from slots.connect import Target, address, connect
+from slots.cli.readings import look
+from slots.connect import Target, address
 from slots.errors import ServerRefused
 from slots.state import Finding, Kind, Level
 
@@ -30,7 +29,11 @@ _SET_UP: Final = (
 
 
 async def failover_findings(
-    target: Target, standbys: Sequence[str], names: Sequence[str] | None
+    target: Target,
+    standbys: Sequence[str],
+    names: Sequence[str] | None,
+    *,
+    limit_s: float,
 ) -> tuple[list[tuple[Finding, str]], str]:
     """Return what would go wrong at a switchover, and what to say when nothing would.
 
@@ -38,9 +41,10 @@ async def failover_findings(
         target: the primary.
         standbys: DSNs of those that may be promoted; they share the target's password.
         names: the slots concerned; none means every failover slot.
+        limit_s: for each server.
 
     """
-    primary = await _read(target)
+    primary, _ = await look(target, sample_s=0, limit_s=limit_s)
     if primary.server.major < _SINCE:
         raise ServerRefused(
             "failover slots are of Postgres 17 and later",
@@ -59,7 +63,7 @@ async def failover_findings(
             password_command=target.password_command,
             application_name=target.application_name,
         )
-        reading = await _read(standby)
+        reading, _ = await look(standby, sample_s=0, limit_s=limit_s)
         found += _of_standby(reading, address(standby), primary, slots)
     if not standbys:
         found.append(
@@ -72,11 +76,6 @@ async def failover_findings(
         )
     well = f"{len(slots)} failover slots are ready on {len(standbys)} standbys"
     return found, well
-
-
-async def _read(target: Target) -> Reading:
-    async with await connect(target, timeout_s=CONNECT_TIMEOUT_S) as connection:
-        return await catalog.read(connection)
 
 
 def _wanted(

@@ -21,7 +21,7 @@ from slots.cli.options import (
     read_limits,
     read_seconds,
 )
-from slots.cli.readings import look, within
+from slots.cli.readings import look
 from slots.state import (
     Finding,
     Kind,
@@ -73,7 +73,13 @@ def _check(  # noqa: PLR0913 - an argument an option
         typer.Option("-c", "--critical", metavar="SIZE|SHARE", help="Likewise."),
     ] = None,
     time_limit: Annotated[
-        str, typer.Option("-t", "--timeout", metavar="TIME", help="For all of it.")
+        str,
+        typer.Option(
+            "-t",
+            "--timeout",
+            metavar="TIME",
+            help="To connect, and again to answer.",
+        ),
     ] = "10s",
     is_failover: Annotated[
         bool,
@@ -92,12 +98,12 @@ def _check(  # noqa: PLR0913 - an argument an option
     limit_s = read_seconds(time_limit, "-t")
     if is_failover:
         found, shown = asyncio.run(
-            within(failover_findings(target, standby or [], names), target, limit_s)
+            failover_findings(target, standby or [], names, limit_s=limit_s)
         )
         raise typer.Exit(_report(found, shown, ""))
     if standby:
         raise UsageMistake("--standby goes with --failover")
-    reading, history = asyncio.run(within(look(target, sample_s=0), target, limit_s))
+    reading, history = asyncio.run(look(target, sample_s=0, limit_s=limit_s))
     slots, missing = _named(reading, names)
     pairs = [(one, "server") for one in server_health(reading, limits)] + missing
     for slot in slots:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from slots import catalog
-from slots.connect import address, connect
+from slots.connect import address, answer_of, connect
 from slots.errors import ServerUnavailable, SlotMissing
 from slots.state import History
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
-    from typing import Any
+    from collections.abc import Sequence
 
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
@@ -21,20 +20,36 @@ if TYPE_CHECKING:
     from slots.state import Reading, Slot
 
 CONNECT_TIMEOUT_S: Final = 10.0
+LIMIT_S: Final = 10.0
 
-Result = TypeVar("Result")
 
-
-async def look(target: Target, *, sample_s: float) -> tuple[Reading, History]:
+async def look(
+    target: Target, *, sample_s: float, limit_s: float = LIMIT_S
+) -> tuple[Reading, History]:
     """Read once, and again after a while: a rate takes two readings.
 
     Args:
         target: the server.
         sample_s: the while; 0 for one reading, without a rate.
+        limit_s: to connect, and then again for the readings, the while left out.
+
+    Raises:
+        ServerUnavailable: nobody there, or the time was up.
 
     """
-    async with await connect(target, timeout_s=CONNECT_TIMEOUT_S) as connection:
-        return await look_through(connection, sample_s=sample_s)
+    where = address(target)
+    try:
+        async with asyncio.timeout(limit_s):
+            connection = await connect(target, timeout_s=limit_s)
+    except TimeoutError:
+        raise ServerUnavailable(f"{where}: no answer within {limit_s:g} s") from None
+    async with connection:
+        return await answer_of(
+            look_through(connection, sample_s=sample_s),
+            connection,
+            limit_s=limit_s + sample_s,
+            where=where,
+        )
 
 
 async def look_through(
@@ -49,19 +64,6 @@ async def look_through(
         reading = await catalog.read(connection)
         history.observe(reading)
     return reading, history
-
-
-async def within(
-    coroutine: Coroutine[Any, Any, Result], target: Target, limit_s: float
-) -> Result:
-    """Give up when it takes too long."""
-    try:
-        async with asyncio.timeout(limit_s):
-            return await coroutine
-    except TimeoutError:
-        raise ServerUnavailable(
-            f"{address(target)}: no answer within {limit_s:g} s"
-        ) from None
 
 
 def chosen(reading: Reading, names: Sequence[str] | None) -> list[Slot]:

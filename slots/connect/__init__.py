@@ -7,7 +7,16 @@ our own that never hold a secret.
 """
 
 from slots.connect.connection import PINS, connect
+from slots.connect.patience import answer_of
 from slots.connect.target import Target, address
 from slots.connect.translation import from_driver, translated
 
-__all__ = ["PINS", "Target", "address", "connect", "from_driver", "translated"]
+__all__ = [
+    "PINS",
+    "Target",
+    "address",
+    "answer_of",
+    "connect",
+    "from_driver",
+    "translated",
+]

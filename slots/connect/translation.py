@@ -34,12 +34,7 @@ _BY_SQLSTATE: Final[tuple[tuple[str, type[SlotError]], ...]] = (
     ("53300", ServerUnavailable),
 )
 _SUPPOSED: Final = " This probably means"
-_REPLICATION: Final = (
-    "ALTER ROLE ... REPLICATION lets a role make and move slots (Amazon RDS and Aurora:"
-    " GRANT rds_replication TO ...)"
-)
 _HINTS_BY_SQLSTATE: Final = {
-    "42501": _REPLICATION,
     "0A000": "the server does not do this; compare its version",
     "53300": "raise max_connections or max_wal_senders, or close connections",
     "53400": "raise max_replication_slots (a restart), or drop a slot: `slots list`",

@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import SecretStr
 
 from cdc.local import PortLease
 from slots import catalog
+from slots import watch as watch_module
+from slots.connect import Target
+from slots.watch import Watch
 from tests.waiting import eventually
 from tests.webhook_receiver import WebhookReceiver
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator
+    from collections.abc import AsyncIterator, Callable, Iterator
 
     from tests.slot_stage import Stage
 
@@ -214,3 +218,44 @@ async def test_an_address_in_use_is_one_line_with_the_remedy(stage: Stage) -> No
     assert process.returncode == 1
     assert err.decode().startswith(f"slots: cannot listen on {listen}: ")
     assert err.count(b"\n") == 1
+
+
+async def test_a_server_that_does_not_answer_is_a_failed_reading_in_time(
+    stage: Stage, proxy: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch_module, "READING_LIMIT_S", 0.5)
+    between = await proxy("127.0.0.1", stage.server.port)
+    dsn = f"postgresql://postgres@127.0.0.1:{between.port}/postgres"
+    watch = Watch(Target(dsn=SecretStr(dsn)))
+    assert (await watch.poll()).reading is not None
+
+    between.stall()
+    async with asyncio.timeout(10):
+        view = await watch.poll()
+
+    assert view.reading is None
+    assert "no answer within 0.5 s" in str(view.error)
+    between.resume()
+
+    async def reads_again() -> bool:
+        return (await watch.poll()).reading is not None
+
+    await eventually(reads_again)
+    await watch.close()
+
+
+async def test_a_watch_over_a_silent_server_ends_at_once_when_it_is_told_to(
+    stage: Stage, proxy: Callable[..., Any]
+) -> None:
+    between = await proxy("127.0.0.1", stage.server.port)
+    dsn = f"postgresql://postgres@127.0.0.1:{between.port}/postgres"
+    watch = Watch(Target(dsn=SecretStr(dsn)), interval_s=0.01)
+    running = asyncio.create_task(watch.run())
+    await eventually(lambda: watch.latest is not None)
+
+    between.stall()
+    running.cancel()
+
+    async with asyncio.timeout(2):
+        await asyncio.wait({running})
+    assert running.cancelled()
