@@ -220,7 +220,11 @@ async def test_e01_a_stop_waits_for_acknowledgements_and_tells_the_last_position
             " SELECT 'o', 'k', 't' FROM generate_series(1, 200)"
         )
         end = Lsn.parse(await outbox.value("SELECT pg_current_wal_lsn()::text"))
-        await eventually(lambda: relay.metric("walferry_in_flight_events"), 10.0)
+
+        async def all_are_in_flight() -> bool:
+            return await relay.metric("walferry_in_flight_events") == 200
+
+        await eventually(all_are_in_flight, 10.0)
 
         relay.signal(signal.SIGTERM)
 
