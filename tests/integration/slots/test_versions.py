@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import statistics
 import tempfile
 from typing import TYPE_CHECKING
 
@@ -115,7 +114,8 @@ async def test_one_look_is_one_round_trip_and_costs_the_server_under_5_ms(
         return [float(one) for one in re.findall(r"duration: ([\d.]+) ms", between)]
 
     taken = await eventually(lambda: durations()[1:] if len(durations()) > 100 else [])
-    assert statistics.median(taken) < 5.0
+    # A prepared statement is logged twice a look: binding it, and executing it.
+    assert sum(taken) / 100 < 5.0
 
 
 @pytest.mark.slow
