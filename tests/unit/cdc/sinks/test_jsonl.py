@@ -8,6 +8,7 @@ import contextlib
 import io
 import os
 import sys
+import threading
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -236,16 +237,28 @@ def _is_full(descriptor: int) -> bool:
 
 
 async def test_a_cancelled_publish_is_finished_before_the_file_is_closed(
-    path: Path,
+    path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A thread cannot be cancelled; the file must not be closed under it."""
+    syncing, go_on, open_until_the_end = threading.Event(), threading.Event(), []
+
+    def slow_sync(descriptor: int) -> None:
+        syncing.set()
+        go_on.wait(10)
+        open_until_the_end.append(os.fstat(descriptor).st_size)
+
+    monkeypatch.setattr(os, "fdatasync", slow_sync)
     sink = JsonlSink(str(path))
     await sink.__aenter__()
-    many = batch(*[event(b"x" * 1000) for _ in range(2000)])
-    publishing = asyncio.create_task(sink.publish(many))
-    await eventually(lambda: sink._writing is not None, what="writing has begun")
-    publishing.cancel()
-    await sink.__aexit__(None, None, None)
+    publishing = asyncio.create_task(sink.publish(batch(event())))
+    await eventually(syncing.is_set, what="the disk is asked")
 
-    assert (await asyncio.wait([publishing]))[0].pop().cancelled()
-    assert len(lines(path)) == 2000
+    publishing.cancel()
+    leaving = asyncio.create_task(sink.__aexit__(None, None, None))
+    await asyncio.wait([publishing])
+    assert not leaving.done()
+    go_on.set()
+    await leaving
+
+    assert publishing.cancelled()
+    assert open_until_the_end == [path.stat().st_size]
