@@ -17,6 +17,8 @@ from slots.connect.target import parse, secrets
 from slots.errors import BadConnectionSettings
 
 if TYPE_CHECKING:
+    from collections.abc import MutableMapping
+
     from cdc.settings import Settings
 
 _MASK: Final = "***"
@@ -67,8 +69,8 @@ def set_up_logs(settings: Settings, *, name: str, only_errors: bool = False) -> 
             foreign_pre_chain=[structlog.stdlib.add_logger_name, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
-                final,
                 _Blotter(secrets_of(settings)),
+                final,
             ],
         )
     )
@@ -100,13 +102,25 @@ def secrets_of(settings: Settings) -> list[str]:
 
 
 class _Blotter:
-    """Replaces secrets in a finished line of the log, wherever in it they stand."""
+    """Replaces secrets in every text of a log event, however deep inside it stands."""
 
     def __init__(self, secrets: list[str]) -> None:
         self._secrets = secrets
 
-    def __call__(self, _logger: object, _method: str, line: Any) -> str:
-        text = str(line)
+    def __call__(
+        self, _logger: object, _method: str, event: MutableMapping[str, Any]
+    ) -> MutableMapping[str, Any]:
+        return {name: self._blot(value) for name, value in event.items()}
+
+    def _blot(self, value: Any) -> Any:
+        match value:
+            case None | bool() | int() | float():
+                return value
+            case dict():
+                return {str(name): self._blot(inner) for name, inner in value.items()}
+            case list() | tuple():
+                return [self._blot(inner) for inner in value]
+        text = value if isinstance(value, str) else repr(value)
         for secret in self._secrets:
             text = text.replace(secret, _MASK)
         return text

@@ -94,15 +94,6 @@ class Service:
 
     async def run(self) -> ExitCode:
         """Serve the endpoint, if one is wanted, and carry rows."""
-        settings = self._settings
-        _log.info(
-            "starting",
-            version=version("walferry"),
-            source=address(self._source.target),
-            plugin=settings.slot.plugin,
-            tables=settings.outbox.tables,
-            sink=settings.sink,
-        )
         async with AsyncExitStack() as stack:
             watch = await self._watch(stack)
             if self._settings.http.listen is not None:
@@ -116,11 +107,23 @@ class Service:
                 )
                 host, port = endpoint.address
                 _log.info("listening", host=host, port=port)
+            self._introduce()
             async with asyncio.TaskGroup() as group:
                 watching = group.create_task(self._look(watch), name="slot watch")
                 code = await self.supervisor.run()
                 watching.cancel()
             return code
+
+    def _introduce(self) -> None:
+        settings = self._settings
+        _log.info(
+            "starting",
+            version=version("walferry"),
+            source=address(self._source.target),
+            plugin=settings.slot.plugin,
+            tables=settings.outbox.tables,
+            sink=settings.sink,
+        )
 
     async def _look(self, watch: Watch) -> NoReturn:
         """Keep the watch going; a mistake in it must not end the relay."""

@@ -9,45 +9,24 @@ from __future__ import annotations
 import os
 import tomllib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
-from pydantic_settings import EnvSettingsSource, TomlConfigSettingsSource
+from pydantic_settings import EnvSettingsSource
 
 from cdc.errors import SettingsError
 from cdc.settings import complaints
 from cdc.settings.dotenv_file import read_dotenv
-from cdc.settings.models import Settings as _Model
+from cdc.settings.models import TOML_FILE, Settings
 from cdc.settings.names import all_names, unknown_names
 from cdc.settings.values import column_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from pydantic_settings import PydanticBaseSettingsSource
-
 __all__ = ["Settings", "column_names", "load_settings"]
 
 ENV_FILE: Final = ".env"
-TOML_FILE: Final = "cdc.toml"
-
-
-class Settings(_Model):
-    """All settings; what is not given comes from ``cdc.toml``."""
-
-    @classmethod
-    def settings_customise_sources(
-        cls,
-        settings_cls: type[Any],
-        init_settings: PydanticBaseSettingsSource,
-        env_settings: PydanticBaseSettingsSource,
-        dotenv_settings: PydanticBaseSettingsSource,
-        file_secret_settings: PydanticBaseSettingsSource,
-    ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Order the sources; files with secrets are what password_file is for."""
-        # The library's own source for .env takes every line of it for a setting.
-        del env_settings, dotenv_settings, file_secret_settings
-        return init_settings, TomlConfigSettingsSource(settings_cls, TOML_FILE)
 
 
 class _Lines(EnvSettingsSource):
@@ -61,7 +40,7 @@ class _Lines(EnvSettingsSource):
         # What is no setting (a service of Kubernetes) is nobody's value.
         return {
             name.lower(): self._lines[name]
-            for name in all_names(_Model)
+            for name in all_names(Settings)
             if name in self._lines
         }
 
@@ -72,7 +51,7 @@ def load_settings() -> Settings:
     problems = [
         complaints.unknown(where, name)
         for where, lines in places.items()
-        for name in unknown_names(lines, _Model)
+        for name in unknown_names(lines, Settings)
     ]
     if problems:
         raise SettingsError("\n".join(problems))
@@ -88,7 +67,7 @@ def load_settings() -> Settings:
         return Settings(**_Lines(lines)())
     except ValidationError as exc:
         problems = [
-            complaints.wrong(error, _Model, file=TOML_FILE) for error in exc.errors()
+            complaints.wrong(error, Settings, file=TOML_FILE) for error in exc.errors()
         ]
     except UnicodeDecodeError:
         problems = [f"{TOML_FILE} cannot be read: it is not UTF-8 text"]

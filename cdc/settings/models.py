@@ -6,7 +6,7 @@ One frozen model a concern; units are in the names. Nobody below ``cdc.app`` see
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     BaseModel,
@@ -17,7 +17,13 @@ from pydantic import (
     ValidationInfo,
     field_validator,
 )
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+    TomlConfigSettingsSource,
+)
 
 from cdc.outbox import DEFAULT_TOPIC
 from cdc.settings.values import (
@@ -35,6 +41,8 @@ from cdc.settings.values import (
     Topic,
 )
 from slots.state import LIMIT_NAMES, Limits
+
+TOML_FILE: Final = "cdc.toml"
 
 
 class _Group(BaseModel):
@@ -237,7 +245,7 @@ class LogSettings(_Group):
 
 
 class Settings(BaseSettings):
-    """All settings."""
+    """All settings; what is not given comes from ``cdc.toml``."""
 
     model_config = SettingsConfigDict(
         env_prefix="CDC_",
@@ -270,3 +278,17 @@ class Settings(BaseSettings):
     startup_timeout_s: Seconds = Field(
         60.0, description="for servers at the first start; afterwards for ever"
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[Any],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Order the sources; files with secrets are what password_file is for."""
+        # The library's own source for .env takes every line of it for a setting.
+        del env_settings, dotenv_settings, file_secret_settings
+        return init_settings, TomlConfigSettingsSource(settings_cls, TOML_FILE)
