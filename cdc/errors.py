@@ -201,12 +201,17 @@ def disposition(exc: BaseException, *, has_streamed: bool) -> Disposition:
 
     Args:
         exc: what ended it; anything we do not know is a STOP.
-        has_streamed: whether this process has streamed before. Refused credentials are
-            a mistake at the first start and a rotation in progress afterwards.
+        has_streamed: whether this process has streamed before. Credentials that are
+            refused or cannot be read are a mistake at the first start and a rotation
+            in progress afterwards.
 
     """
     match exc:
-        case SinkDenied() | slot_errors.AuthenticationRefused():
+        case (
+            SinkDenied()
+            | slot_errors.AuthenticationRefused()
+            | slot_errors.BadConnectionSettings()
+        ):
             return Disposition.RETRY if has_streamed else Disposition.STOP
         case CdcError() | slot_errors.SlotError() if exc.retryable:
             return Disposition.RETRY

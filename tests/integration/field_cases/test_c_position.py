@@ -13,6 +13,7 @@ from cdc.testing import FaultScript, MemorySink
 from slots.lsn import Lsn
 from tests.in_process import relay_source, running
 from tests.postgres_source import connect
+from tests.proxy import Direction
 from tests.relay_process import RelayProcess, environment
 from tests.waiting import eventually
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from cdc.local import LocalPostgres
     from tests.postgres_source import Source
+    from tests.proxy import Proxy
 
 COMBINATIONS = [("15", "wal2json"), ("15", "pgoutput"), ("18", "pgoutput")]
 NOISE = "INSERT INTO noise SELECT n, repeat('x', 1000) FROM generate_series(1, {}) n"
@@ -249,3 +251,35 @@ async def test_c11_the_last_transaction_does_not_come_again_after_clean_stops(
 
     keys = [event.key for event in sink.events]
     assert keys == [b"once", *(b"marker-%d" % n for n in range(5))]
+
+
+async def test_c05_status_flows_while_a_very_large_message_is_half_received(
+    private_postgres: Callable[..., LocalPostgres],
+    source_of: Callable[..., Awaitable[Source]],
+    proxy: Callable[..., Awaitable[Proxy]],
+) -> None:
+    """The message takes several times as long as the server waits for a status."""
+    server = private_postgres("18", settings={"wal_sender_timeout": "2s"})
+    source = await source_of("18", "pgoutput", server=server)
+    await source.create_outbox()
+    slow = await proxy(*source.host_and_port)
+    sink = MemorySink()
+    subject = relay_source(source, dsn=source.dsn_through(slow))
+
+    async with running(subject, sink) as session:
+        # 64 KiB at a time: a thousand pieces, and eight seconds.
+        slow.delay(0.005, Direction.TO_CLIENT)
+        row = await source.slot_row()
+        assert row is not None
+        await source.execute(
+            "INSERT INTO outbox (aggregatetype, aggregateid, type, payload)"
+            " VALUES ('o', 'large', 't', to_jsonb(repeat('x', 60000000)))"
+        )
+        (event,) = await sink.wait_for(1, limit_s=60.0)
+        assert session.stream is not None
+        assert not session.stream.ended.is_set()
+        now = await source.slot_row()
+        assert now is not None
+        assert now["active_pid"] == row["active_pid"]
+
+    assert event.value == b'"' + b"x" * 60_000_000 + b'"'

@@ -141,6 +141,8 @@ async def test_a_run_ends_with_the_code_of_the_fault_table(
         # Secrets rotate: what worked once will work again.
         AuthenticationRefused(),
         SinkDenied(),
+        # A password file is briefly empty or absent while it is replaced.
+        BadConnectionSettings(),
     ],
 )
 async def test_what_may_pass_is_tried_again_while_running(end: Exception) -> None:
