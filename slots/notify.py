@@ -88,7 +88,8 @@ class AlarmLog:
         alarm = change.alarm
         facts = {
             "alarm": alarm.kind.value,
-            "level": alarm.level.word,
+            # "level" is the key of the log line's own.
+            "alarm_level": alarm.level.word,
             "slot": alarm.slot_name or None,
             "server": server,
         }
