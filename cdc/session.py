@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
@@ -16,12 +16,12 @@ from cdc.routes import Routes
 from cdc.stream import ReplicationStream
 from cdc.wal import pgoutput, wal2json
 from slots.catalog import advance_slot
-from slots.connect import connect
+from slots.connect import address, answer_of, connect
 from slots.errors import ServerUnavailable, SlotBusy, SlotError
 from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Coroutine
 
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
@@ -33,8 +33,13 @@ if TYPE_CHECKING:
     from cdc.sinks import Sink
     from slots.connect import Target
 
+Answer = TypeVar("Answer")
+
 _STATUS_SHARE: Final = 3
 """Status goes out at least this often within the server's wal_sender_timeout."""
+
+_ANSWER_LIMIT_S: Final = 30.0
+"""For the catalog and for the start of a stream, on a loaded server too."""
 
 _log = structlog.get_logger("cdc.session")
 
@@ -110,21 +115,23 @@ class Session:
         async with AsyncExitStack() as stack:
             connection = await connect(source.target)
             stack.push_async_callback(connection.close)
-            facts = await require(connection, source.wanted)
+            facts = await self._answer(require(connection, source.wanted), connection)
             if facts.slot.active:
                 raise _busy(facts)
             # The broker comes before the slot is taken: one that is away would have us
             # hold a slot that another relay could use.
             await stack.enter_async_context(self._sink)
+            line = await connect(source.target, replication=True)
             stream = await stack.enter_async_context(
                 ReplicationStream(
-                    await connect(source.target, replication=True),
+                    line,
                     publication=self._publication(),
                     status_interval_s=self._interval_s(facts),
                 )
             )
             position = facts.slot.confirmed_flush_lsn or ZERO
-            await stream.start(source.wanted.slot, self._options(facts), at=position)
+            start = stream.start(source.wanted.slot, self._options(facts), at=position)
+            await self._answer(start, line)
             self.stream = stream
             self._metrics.sessions.inc()
             self._metrics.confirmed(position)
@@ -198,13 +205,27 @@ class Session:
                 try:
                     if connection is None or connection.closed:
                         connection = await connect(self._source.target)
-                    await still_covered(connection, self._source.wanted, facts)
+                    looking = still_covered(connection, self._source.wanted, facts)
+                    await self._answer(looking, connection)
                 except ServerUnavailable:
                     # The stream will notice by itself if the server is really away.
                     _log.debug("coverage_not_checked")
         finally:
             if connection is not None:
                 await connection.close()
+
+    async def _answer(
+        self,
+        question: Coroutine[Any, Any, Answer],
+        connection: AsyncConnection[TupleRow],
+    ) -> Answer:
+        """Await a server's answer; a silent one is cut off, not waited for."""
+        return await answer_of(
+            question,
+            connection,
+            limit_s=_ANSWER_LIMIT_S,
+            where=address(self._source.target),
+        )
 
     def _interval_s(self, facts: SourceFacts) -> float:
         timeout_s = facts.wal_sender_timeout_s
