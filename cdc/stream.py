@@ -10,8 +10,10 @@ What cost others days, and shapes this module:
   while reading is paused because the window is full.
 - libpq may hold whole messages that the socket knows nothing of, and TLS may hold bytes
   that libpq knows nothing of: reading goes on until both are empty.
-- Silence is not death: a walsender may decode for half a minute without a word. A dead
-  line is found by TCP keepalive and, far later, by ``silence_timeout_s`` (rule 3).
+- Silence is not death: a walsender may decode for half a minute without a word, and one
+  that hears from us has no reason to speak at all. So after a while of silence the
+  status asks for an answer; a dead line is found by TCP keepalive and, far later, by
+  ``silence_timeout_s`` (rule 3).
 - A server that shuts down waits for us to confirm all it has sent, and asks again and
   again. After ``shutdown_patience_s`` of that we leave, or it could never stop.
 
@@ -51,6 +53,9 @@ BUFFER_BYTES: Final = 4 << 20
 _READS_AT_ONCE: Final = 3
 """A TLS record holds 16 KiB and libpq reads at least 8 KiB a call: this many calls
 empty what OpenSSL keeps back."""
+
+_QUESTIONS: Final = 10
+"""So many times may a silent server be asked, at least, before the line is dead."""
 
 _OBJECT_NOT_IN_STATE: Final = "55000"
 
@@ -314,10 +319,12 @@ class ReplicationStream:
 
     def _tell(self) -> None:
         """Send a status update; a full socket keeps it for the next flush."""
+        silent_s = time.monotonic() - self._heard_at
         status = frames.status_update(
             received=self._received,
             confirmed=self._confirmed,
             now_us=time.time_ns() // 1000,
+            asks=silent_s > self._silence_timeout_s / _QUESTIONS,
         )
         self._pgconn.put_copy_data(status)
         self._pgconn.flush()

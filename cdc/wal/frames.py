@@ -67,7 +67,9 @@ def parse(data: bytes) -> Frame:
     raise DecodeError(f"replication frame: unknown kind 0x{tag:02x} at offset 0")
 
 
-def status_update(*, received: Lsn, confirmed: Lsn, now_us: int) -> bytes:
+def status_update(
+    *, received: Lsn, confirmed: Lsn, now_us: int, asks: bool = False
+) -> bytes:
     """Build the reply that tells the server how far we are.
 
     Only the flush position moves a logical slot; write is what we have received.
@@ -76,8 +78,9 @@ def status_update(*, received: Lsn, confirmed: Lsn, now_us: int) -> bytes:
         received: end of what has come in.
         confirmed: end of what is durable at the broker and may be forgotten.
         now_us: our clock, microseconds since 1970-01-01.
+        asks: whether the server is to answer with a keepalive.
 
     """
     return _STATUS.pack(
-        b"r", received, confirmed, confirmed, now_us - POSTGRES_EPOCH_US, 0
+        b"r", received, confirmed, confirmed, now_us - POSTGRES_EPOCH_US, asks
     )

@@ -42,6 +42,10 @@ def test_a_status_says_received_and_confirmed_and_asks_nothing() -> None:
     )
 
     assert struct.unpack("!cQQQqB", status) == (b"r", 9, 7, 7, 5, 0)
+    asking = status_update(
+        received=Lsn(9), confirmed=Lsn(7), now_us=POSTGRES_EPOCH_US, asks=True
+    )
+    assert asking[-1] == 1
 
 
 @pytest.mark.parametrize(
