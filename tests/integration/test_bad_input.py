@@ -44,7 +44,8 @@ async def refused(
         assert words in line["reason"], line
         assert "\n" not in line["reason"]
         return line
-    (only,) = relay.stderr.strip().splitlines()
+    # Beside log lines, which are JSON here, there is one for the user.
+    (only,) = [row for row in relay.stderr.splitlines() if not row.startswith("{")]
     assert only.startswith("cdc: ")
     assert words in only
     return {"reason": only, "remedy": only}
