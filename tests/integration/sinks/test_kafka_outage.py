@@ -127,22 +127,25 @@ async def test_one_failure_fails_every_delivery_that_has_no_outcome(
                     await delivery
 
 
-@pytest.mark.parametrize("trouble", ["cut", "stall"])
+@pytest.mark.parametrize("trouble", ["cut", "stall", "stall with full buffers"])
 async def test_leaving_takes_no_longer_than_it_may_whatever_the_broker_does(
     kafka_proxy: Proxy, topics: Topics, topic: str, trouble: str
 ) -> None:
     """D01 and E01: batches pending, broker gone or frozen for good."""
     await topics.create(topic, partitions=3)
-    sink = KafkaSink(options(kafka_proxy.address, close_timeout_s=1.0))
+    sink = KafkaSink(
+        options(kafka_proxy.address, close_timeout_s=1.0, max_request_bytes=32 << 20)
+    )
     await sink.__aenter__()
     await (await sink.publish(batch(event(topic))))
     if trouble == "cut":
         await kafka_proxy.cut()
     else:
         kafka_proxy.stall()
+    value = b"x" * (16 << 20 if trouble.endswith("buffers") else 1)
     deliveries = [
-        await sink.publish(batch([event(topic, b"%d" % key) for key in range(5)]))
-        for _ in range(2)
+        await sink.publish(batch(event(topic, b"key", value)))
+        for _ in ("on its way", "in the queue")
     ]
 
     began = time.monotonic()
@@ -152,6 +155,31 @@ async def test_leaving_takes_no_longer_than_it_may_whatever_the_broker_does(
     for delivery in deliveries:
         with pytest.raises(SinkUncertain):
             await delivery
+
+
+async def test_a_full_queue_is_waited_for_longer_than_one_request_may_take(
+    kafka_proxy: Proxy, topics: Topics, topic: str
+) -> None:
+    """The library gives up a full queue after the time limit of a request."""
+    await topics.create(topic)
+    sink = KafkaSink(options(kafka_proxy.address, request_timeout_s=0.5))
+
+    async with entered(sink):
+        await (await sink.publish(batch(event(topic, b"key", b"0"))))
+        kafka_proxy.stall()
+        earlier = [
+            await sink.publish(batch(event(topic, b"key", b"%d" % number)))
+            for number in (1, 2)
+        ]
+        last = asyncio.create_task(sink.publish(batch(event(topic, b"key", b"3"))))
+        done, _ = await asyncio.wait([last], timeout=1.5)
+        assert not done
+        kafka_proxy.resume()
+        async with asyncio.timeout(15):
+            for delivery in (*earlier, await last):
+                await delivery
+
+    assert values(await topics.read_to_end(topic)) == [b"0", b"1", b"2", b"3"]
 
 
 async def test_a_broker_that_is_away_at_the_start_is_told_at_once(

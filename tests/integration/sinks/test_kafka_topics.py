@@ -6,6 +6,7 @@ import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiokafka.protocol.metadata import MetadataRequest
 
 from cdc.errors import RecordRefused, SinkUncertain
 from cdc.sinks.kafka import KafkaSink
@@ -89,9 +90,18 @@ async def test_asking_for_a_topic_does_not_make_it(
 
     async with entered(KafkaSink(options(broker.bootstrap_servers))) as sink:
         await sink.publish(batch(events(topic, 2)))
+        client = sink._entered.client
+
+        async def made_by_asking() -> bool:
+            answer = await client.send(
+                client.get_random_node(),
+                MetadataRequest([f"{topic}.asked"], allow_auto_topic_creation=True),
+            )
+            return answer.topics[0][0] == 0
+
+        await eventually(made_by_asking, what="this broker makes what it is asked for")
         await sink._topics.find([topic])
-        known = await sink._entered.client.fetch_all_metadata()
-        assert topic not in known.topics()
+        assert topic not in (await client.fetch_all_metadata()).topics()
         assert len(sink.troubles) == 1
 
 
