@@ -97,7 +97,7 @@ async def test_asking_for_a_topic_does_not_make_it(
                 client.get_random_node(),
                 MetadataRequest([f"{topic}.asked"], allow_auto_topic_creation=True),
             )
-            return answer.topics[0][0] == 0
+            return bool(answer.topics[0][0] == 0)
 
         await eventually(made_by_asking, what="this broker makes what it is asked for")
         await sink._topics.find([topic])
