@@ -148,10 +148,16 @@ async def test_leaving_takes_no_longer_than_it_may_whatever_the_broker_does(
         for _ in ("on its way", "in the queue")
     ]
 
+    transports = sink._entered._transports()
+    assert any(one.get_write_buffer_size() for one in transports) is (
+        trouble == "stall with full buffers"
+    )
+
     began = time.monotonic()
     await sink.__aexit__(None, None, None)
 
     assert time.monotonic() - began < 1.5
+    assert not any(one.get_write_buffer_size() for one in transports)
     for delivery in deliveries:
         with pytest.raises(SinkUncertain):
             await delivery
