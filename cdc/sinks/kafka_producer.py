@@ -26,7 +26,12 @@ from typing import TYPE_CHECKING, Any, Final
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.conn import collect_hosts, create_conn
-from aiokafka.errors import KafkaConnectionError, KafkaError, KafkaTimeoutError
+from aiokafka.errors import (
+    AuthenticationFailedError,
+    KafkaConnectionError,
+    KafkaError,
+    KafkaTimeoutError,
+)
 from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.metadata import MetadataRequest
 
@@ -90,6 +95,7 @@ class Producer:
         limit_s = self._options.start_timeout_s
         try:
             async with asyncio.timeout(limit_s):
+                await _prove_token(self._options)
                 await self._producer.start()
         except BaseException as exc:
             await self.discard()
@@ -219,9 +225,24 @@ async def why_unreachable(options: KafkaOptions) -> CdcError | None:
     return found
 
 
+async def _prove_token(options: KafkaOptions) -> None:
+    """Raise SinkDenied for a token that is refused, which the library overlooks.
+
+    The refusal comes as a text without an error code (RFC 7628, 3.2.2). The library
+    takes it for success, finds no broker in the next answer and tries for ever.
+    """
+    is_sasl = options.security_protocol.startswith("SASL_")
+    if is_sasl and options.sasl_mechanism == "OAUTHBEARER":
+        error = await why_unreachable(options)
+        if error is not None:
+            raise error
+
+
 async def _ask(host: str, port: int, arguments: dict[str, Any]) -> None:
     connection = await create_conn(host, port, **arguments)
     try:
-        await connection.send(MetadataRequest([]))
+        answer = await connection.send(MetadataRequest([]))
     finally:
         connection.close()
+    if arguments.get("sasl_oauth_token_provider") and not answer.brokers:
+        raise AuthenticationFailedError("the token is refused")

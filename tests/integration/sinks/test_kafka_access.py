@@ -31,21 +31,20 @@ MECHANISMS = ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 WRONG = "wr0ng-Ä/@:%"
 
 
+def unsigned_token(*, lasts_s: int) -> str:
+    # One issued in the broker's present millisecond may count as of the future.
+    issued = int(time.time()) - 60
+    claims = {"sub": "relay", "iat": issued, "exp": issued + lasts_s}
+    parts = [{"alg": "none"}, claims]
+    encoded = [base64.urlsafe_b64encode(json.dumps(part).encode()) for part in parts]
+    return ".".join(part.decode().rstrip("=") for part in encoded) + "."
+
+
 @pytest.fixture
 def token_provider() -> Iterator[str]:
     """A provider of tokens that the broker takes because they are not signed."""
-
-    def provide() -> str:
-        now = time.time()
-        claims = {"sub": "relay", "iat": now, "exp": now + 600}
-        parts = [{"alg": "none"}, claims]
-        encoded = [
-            base64.urlsafe_b64encode(json.dumps(part).encode()) for part in parts
-        ]
-        return ".".join(part.decode().rstrip("=") for part in encoded) + "."
-
     module = types.ModuleType("unsigned_tokens")
-    module.__dict__["provide"] = provide
+    module.__dict__["provide"] = lambda: unsigned_token(lasts_s=600)
     sys.modules[module.__name__] = module
     yield "unsigned_tokens:provide"
     del sys.modules[module.__name__]
@@ -117,10 +116,18 @@ async def test_a_token_lets_in(
     await carries(sink, topics, topic)
 
 
-async def test_a_token_that_is_none_is_denied(
-    kafka_security: KafkaSecurity, token_provider: str
+@pytest.mark.parametrize(
+    ("token", "reason"),
+    [
+        ("not a token", "OAUTHBEARER"),
+        # This refusal comes without an error code, and the library overlooks it.
+        (unsigned_token(lasts_s=1), "the token is refused"),
+    ],
+)
+async def test_a_token_that_is_none_or_has_expired_is_denied(
+    kafka_security: KafkaSecurity, token_provider: str, token: str, reason: str
 ) -> None:
-    sys.modules["unsigned_tokens"].__dict__["provide"] = lambda: "not a token"
+    sys.modules["unsigned_tokens"].__dict__["provide"] = lambda: token
     sink = KafkaSink(
         options(
             kafka_security.sasl,
@@ -130,8 +137,9 @@ async def test_a_token_that_is_none_is_denied(
         )
     )
 
-    with pytest.raises(SinkDenied):
+    with pytest.raises(SinkDenied, match=reason) as denied:
         await sink.__aenter__()
+    assert token not in str(denied.value)
 
 
 async def test_tls_lets_in_alone_and_with_a_password(
