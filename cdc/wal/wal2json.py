@@ -1,9 +1,9 @@
 """Parse wal2json, format version 2, into the same changes as pgoutput.
 
 The plugin prints numbers bare and exactly; a parser that makes floats of them would
-change digits, so a row with a fraction in it is read a second time with numbers left as
-text. NaN and infinities are null already when they reach us: the plugin knows no
-better (facts in ARCHITECTURE.md).
+change digits, or refuse a numeric that no float can hold, so a row with such a number
+is read a second time with numbers left as text. NaN and infinities are null already
+when they reach us: the plugin knows no better (facts in ARCHITECTURE.md).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _MAX_RELATIONS = 4096
 
 _UNIX_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
-_BARE = json.JSONDecoder(parse_int=str, parse_float=str)
+_EXACT_DIGITS: Final = 18
 
 
 def options(tables: Sequence[tuple[str, str]]) -> dict[str, str]:
@@ -97,10 +97,7 @@ class Decoder:
 
     def decode(self, payload: bytes) -> Change:
         """Decode one message; raise DecodeError for bytes that are not one."""
-        try:
-            message = orjson.loads(payload)
-        except orjson.JSONDecodeError as exc:
-            raise DecodeError(f"wal2json: not JSON, at offset {exc.pos}") from exc
+        message = _parse(payload)
         if not isinstance(message, dict):
             raise DecodeError("wal2json: not a JSON object, at offset 0")
         action = message.get("action")
@@ -117,7 +114,7 @@ class Decoder:
     def _insert(self, message: dict[str, Any], payload: bytes) -> Insert:
         columns = message["columns"]
         if any(_loses_digits(column["value"], payload) for column in columns):
-            columns = _BARE.decode(payload.decode())["columns"]
+            columns = _parse_exactly(payload)["columns"]
         relation = self._described(message, columns)
         return Insert(
             relation,
@@ -149,14 +146,12 @@ class Decoder:
         )
         relation = self._relations.get(key)
         if relation is None:
-            if not all(isinstance(name, str) for name in key[:2]):
-                _wrong("schema or table is no text")
             if len(self._relations) >= _MAX_RELATIONS:
                 self._relations.clear()
             relation = Relation(
                 oid=None,
-                schema=message["schema"],
-                name=message["table"],
+                schema=_text(message["schema"]),
+                name=_text(message["table"]),
                 columns=tuple(
                     Column(_text(column["name"]), self._column_type(column["typeoid"]))
                     for column in columns
@@ -169,6 +164,36 @@ class Decoder:
         return (
             ColumnType.BYTEA if _oid(type_oid) in self._bytea_types else ColumnType.TEXT
         )
+
+
+def _parse(payload: bytes) -> Any:
+    try:
+        return orjson.loads(payload)
+    except orjson.JSONDecodeError as exc:
+        # It refuses a number that is beyond every float; a numeric may be.
+        try:
+            return _parse_exactly(payload)
+        except ValueError:
+            raise DecodeError(f"wal2json: not JSON, at offset {exc.pos}") from exc
+
+
+def _parse_exactly(payload: bytes) -> Any:
+    """Parse with every number left as text whose digits would not come back."""
+    try:
+        return _EXACTLY.decode(payload.decode())
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _whole(text: str) -> int | str:
+    return text if len(text) > _EXACT_DIGITS or text == "-0" else int(text)
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+_EXACTLY = json.JSONDecoder(parse_int=_whole, parse_float=str, parse_constant=_constant)
 
 
 def _loses_digits(value: object, payload: bytes) -> bool:
@@ -230,16 +255,19 @@ def _xid(value: object) -> int:
 
 
 def _oid(value: object) -> int:
-    # The second reading of a row leaves numbers as text.
-    return int(value) if isinstance(value, int | str) else _wrong("a type is no oid")
+    return value if type(value) is int else _wrong("a type is no oid")
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else _wrong("a name is no text")
+    """Take a name; a lone surrogate, which has no UTF-8 form, is a ValueError."""
+    if not isinstance(value, str):
+        _wrong("a name is no text")
+    value.encode()
+    return value
 
 
 def _short(value: object) -> str:
-    return repr(value)[:40]
+    return repr(value[:40]) if isinstance(value, str) else type(value).__name__
 
 
 def _wrong(what: str) -> NoReturn:

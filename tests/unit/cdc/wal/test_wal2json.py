@@ -46,6 +46,11 @@ def decoded_values(*columns: tuple[str, int, str]) -> tuple[object, ...]:
         "123456789012345678901234567890",
         "123456789012345678.0123456789",
         "1" + "0" * 50,
+        # Beyond every double, where quick parsers give up.
+        "-1" + "0" * 400,
+        "9" * 5000 + ".25",
+        "0." + "0" * 400 + "1",
+        "-0.00",
         "2.50",
         "1e+20",
         "-1.5e-07",
@@ -131,6 +136,17 @@ def test_one_layout_is_one_relation() -> None:
     assert first.relation is not other.relation
 
 
+@pytest.mark.parametrize("number", ["1.5", "-0", "1" + "0" * 400])
+def test_one_layout_is_one_relation_whatever_its_numbers(number: str) -> None:
+    decoder = wal2json.Decoder()
+    one = decoder.decode(messages.json_insert("s", "t", [("n", 1700, "7")]))
+    other = decoder.decode(messages.json_insert("s", "t", [("n", 1700, number)]))
+
+    assert isinstance(one, Insert)
+    assert isinstance(other, Insert)
+    assert one.relation is other.relation
+
+
 def test_a_database_that_makes_tables_all_day_does_not_fill_memory() -> None:
     decoder = wal2json.Decoder()
     for number in range(wal2json._MAX_RELATIONS + 10):
@@ -195,6 +211,14 @@ GOOD = messages.json_insert("s", "t", [("a", 25, '"x"')]).decode()
         BEGIN.decode().replace("0/154BE90", "154BE90"),
         BEGIN.decode().replace("2026-11-30", "yesterday"),
         BEGIN.decode().replace("+00", ""),
+        GOOD.replace('"typeoid":25', '"typeoid":"25"'),
+        GOOD.replace('"x"', "NaN"),
+        GOOD.replace('"x"', "1e999").replace('"a"', r'"\ud83d"'),
+        GOOD.replace('"x"', "1e999").replace('"s"', r'"\ud83d"'),
+        # Deeper than one parser or the other goes.
+        GOOD.replace('"x"', "1.5", 1)[:-1] + ',"more":' + "[" * 1010 + "]" * 1010 + "}",
+        '{"action":' + "[" * 1010 + "]" * 1010 + "}",
+        "[" * 100_000,
     ],
 )
 def test_anything_else_is_a_decode_error(payload: str) -> None:
