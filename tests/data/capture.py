@@ -2,8 +2,8 @@
 
     python -m tests.data.capture
 
-writes ``<plugin>-<major>.frames.gz``: CopyData payloads, each behind its length as a
-big-endian 32-bit number. Needs the servers of ``make test``.
+writes ``<plugin>-<major>.frames.gz``: CopyData payloads, keepalives included, each
+behind its length as a big-endian 32-bit number. Needs the servers of ``make test``.
 """
 
 from __future__ import annotations
@@ -18,11 +18,14 @@ import psycopg
 
 from cdc.local import LocalPostgres
 from cdc.wal import frames, pgoutput, wal2json
-from cdc.wal.frames import Keepalive
+from cdc.wal.frames import Keepalive, WalData
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from typing import Any
+
+    from cdc.wal.frames import Frame
 
 FOLDER = Path(__file__).parent
 CAPTURES = (("pgoutput", "15"), ("wal2json", "15"), ("pgoutput", "18"))
@@ -50,13 +53,16 @@ SCRIPT = """
 INSERT INTO outbox DEFAULT VALUES;
 INSERT INTO outbox (i2, i4, i8, n, f4, f8, b) VALUES
     (-32768, 2147483647, 9223372036854775807, 123456789012345678.0123456789, 1.5,
-     -0.0, true), (0, 0, 0, 1e50, 1e-10, 1e20, false);
+     -0.0, true), (0, 0, 0, 1e50, 1e-10, 1e20, false),
+    (-1, -1, -9223372036854775808, -1e400, 3.4028235e38, 1.7976931348623157e308, NULL),
+    (1, 1, 1, 1e-400, 1e-45, 5e-324, NULL), (1, 1, 1, -0.00, '-0', '-0', NULL);
 INSERT INTO outbox (n, f4, f8) VALUES ('NaN', 'Infinity', '-Infinity');
 INSERT INTO outbox (t, v, c) VALUES
     (E'tab\\t nl\\n q" bs\\\\ \\x01\\x1f', 'zoë 😀', 'ab');
 INSERT INTO outbox (raw, draw) VALUES ('\\x00ff5c78', '\\x00ff'), ('\\x', '\\x');
 INSERT INTO outbox (j, jb) VALUES ('{"b" :1,"b":  2, "e": "\\u20ac\\ud83d\\ude00"}',
-    '{"b": 1, "a": [1.50, null, {"x": "y"}]}'), ('null', 'null');
+    '{"b": 1, "a": [1.50, null, {"x": "y"}]}'), ('null', 'null'),
+    ('{"nul": "\\u0000", "lone": "\\ud83d"}', '{"n": 1e400}'), ('1e999', '"\\u2028"');
 INSERT INTO outbox (u, ts, tz, d, iv) VALUES ('23a2e0f8-2d69-45d3-8a89-9f7d6102abac',
     'infinity', '0044-03-15 BC', '5874897-12-31', '1 year -2 days 03:04:05.6'),
     (NULL, '2024-02-29 23:59:60', '294276-12-31', '-infinity', NULL);
@@ -85,7 +91,32 @@ ALTER TABLE outbox RENAME v TO w;
 INSERT INTO outbox (t, w) VALUES ('renamed', 'x');
 BEGIN; INSERT INTO outbox (t) VALUES ('before'); TRUNCATE outbox, noise;
     INSERT INTO outbox (t) VALUES ('after'); COMMIT;
-INSERT INTO noise VALUES (0, 'the end');
+BEGIN; INSERT INTO outbox (t) VALUES ('old layout');
+    ALTER TABLE outbox ADD z int DEFAULT 9;
+    INSERT INTO outbox (t) VALUES ('new layout'); COMMIT;
+ALTER TABLE outbox DROP COLUMN z;
+"""
+
+# Two connections in turn: who began first commits last, with a savepoint in between.
+INTERLEAVED = (
+    (0, "BEGIN"),
+    (0, "INSERT INTO outbox (t) VALUES ('first 0')"),
+    (1, "BEGIN"),
+    (1, "INSERT INTO outbox (t) VALUES ('second 0')"),
+    (0, "SAVEPOINT s"),
+    (0, "INSERT INTO outbox (t) VALUES ('first 1')"),
+    (1, "INSERT INTO outbox (t) VALUES ('second 1')"),
+    (1, "COMMIT"),
+    (0, "INSERT INTO outbox (t) VALUES ('first 2')"),
+    (0, "COMMIT"),
+)
+
+# What a replicated transaction looks like; it is the last one, too.
+REPLICATED = """
+SELECT pg_replication_origin_create('elsewhere');
+SELECT pg_replication_origin_session_setup('elsewhere');
+BEGIN; SELECT pg_replication_origin_xact_setup('0/1234', '2026-01-01 00:00:00+00');
+    INSERT INTO outbox (t) VALUES ('from elsewhere'); COMMIT;
 """
 
 
@@ -96,17 +127,21 @@ def path_of(plugin: str, major: str) -> Path:
 
 def captured(plugin: str, major: str) -> list[bytes]:
     """Return the plugin's messages of a capture, in order."""
-    return list(_messages(gzip.decompress(path_of(plugin, major).read_bytes())))
+    parsed = map(frames.parse, captured_frames(plugin, major))
+    return [frame.payload for frame in parsed if isinstance(frame, WalData)]
 
 
-def _messages(data: bytes) -> Iterator[bytes]:
+def captured_frames(plugin: str, major: str) -> list[bytes]:
+    """Return the frames of a capture as they came, in order."""
+    return list(_frames(gzip.decompress(path_of(plugin, major).read_bytes())))
+
+
+def _frames(data: bytes) -> Iterator[bytes]:
     offset = 0
     while offset < len(data):
         (length,) = struct.unpack_from("!I", data, offset)
         offset += 4 + length
-        frame = frames.parse(data[offset - length : offset])
-        if not isinstance(frame, Keepalive):
-            yield frame.payload
+        yield data[offset - length : offset]
 
 
 async def capture(server: LocalPostgres, plugin: str, major: str) -> int:
@@ -117,8 +152,11 @@ async def capture(server: LocalPostgres, plugin: str, major: str) -> int:
         await work.execute(
             "SELECT pg_create_logical_replication_slot('capture', %s)", [plugin]
         )
-        for statement in _statements():
-            await work.execute(statement.encode())
+        await _run(work, SCRIPT)
+        async with await psycopg.AsyncConnection.connect(dsn, autocommit=True) as other:
+            for number, statement in INTERLEAVED:
+                await (work, other)[number].execute(statement.encode())
+        await _run(work, REPLICATED)
         row = await (await work.execute("SELECT pg_current_wal_lsn()::text")).fetchone()
         assert row is not None
         kept = await _read(dsn, plugin, Lsn.parse(row[0]))
@@ -127,11 +165,11 @@ async def capture(server: LocalPostgres, plugin: str, major: str) -> int:
     return len(kept)
 
 
-def _statements() -> Iterator[str]:
-    for line in SCRIPT.replace("\n    ", " ").splitlines():
+async def _run(work: psycopg.AsyncConnection[Any], script: str) -> None:
+    for line in script.replace("\n    ", " ").splitlines():
         for statement in line.split(";") if line.startswith("BEGIN") else [line]:
             if statement.strip(" ;"):
-                yield statement
+                await work.execute(statement.encode())
 
 
 async def _read(dsn: str, plugin: str, until: Lsn) -> list[bytes]:
@@ -155,14 +193,15 @@ async def _read(dsn: str, plugin: str, until: Lsn) -> list[bytes]:
                 await asyncio.sleep(0.01)
                 stream.pgconn.consume_input()
                 continue
-            frame = frames.parse(bytes(data))
-            if isinstance(frame, Keepalive):
-                if frame.wal_end >= until:
-                    break
-            else:
-                kept.append(bytes(data))
+            kept.append(bytes(data))
+            if _is_end(frames.parse(kept[-1]), until):
+                break
     await stream.close()
     return kept
+
+
+def _is_end(frame: Frame, until: Lsn) -> bool:
+    return isinstance(frame, Keepalive) and frame.wal_end >= until
 
 
 def main() -> None:
