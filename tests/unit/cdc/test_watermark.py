@@ -6,67 +6,81 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cdc.watermark import Watermark
+from cdc.watermark import Ticket, Watermark
 from slots.lsn import Lsn
 
 
 class WatermarkModel(RuleBasedStateMachine):
-    """Compares the watermark with a list that is searched from the start."""
+    """Compares the watermark with one that looks at everything after every step."""
 
     def __init__(self) -> None:
         super().__init__()
         self.watermark = Watermark(Lsn(100))
         self.clock = 100
-        self.batches: list[list[object]] = []
+        self.tickets: list[Ticket] = []
+        self.is_acknowledged: list[bool] = []
         self.offered = 100
-        self.highest_seen = 100
+        self.confirmed = 100
 
     @rule(ends=st.booleans(), step=st.integers(1, 50))
     def track(self, ends: bool, step: int) -> None:  # noqa: FBT001 - drawn by name
         self.clock += step
         end = Lsn(self.clock) if ends else None
-        self.batches.append([end, False, self.watermark.track(end)])
+        self.tickets.append(self.watermark.track(end))
+        self.is_acknowledged.append(False)
 
-    @precondition(lambda self: any(not batch[1] for batch in self.batches))
+    @precondition(lambda self: not all(self.is_acknowledged))
     @rule(data=st.data())
     def resolve(self, data: st.DataObject) -> None:
-        open_ones = [batch for batch in self.batches if not batch[1]]
-        batch = data.draw(st.sampled_from(open_ones))
-        batch[1] = True
-        self.watermark.resolve(batch[2])  # type: ignore[arg-type] # a list of three
+        open_ones = [n for n, done in enumerate(self.is_acknowledged) if not done]
+        number = data.draw(st.sampled_from(open_ones))
+        self.is_acknowledged[number] = True
+        self.watermark.resolve(self.tickets[number])
+        self.look()
 
-    @rule(step=st.integers(0, 50))
+    @rule(step=st.integers(-60, 50))
     def offer(self, step: int) -> None:
-        self.clock += step
-        self.offered = self.clock
-        self.watermark.offer(Lsn(self.clock))
+        position = Lsn(max(0, self.clock + step))
+        self.clock = max(self.clock, position)
+        self.offered = max(self.offered, position)
+        self.watermark.offer(position)
+        self.look()
 
-    def expected(self) -> int:
-        position = 100
-        for end, is_acknowledged, _ticket in self.batches:
+    @precondition(lambda self: any(t.end_lsn for t in self.tickets))
+    @rule(data=st.data())
+    def track_in_the_wrong_order(self, data: st.DataObject) -> None:
+        highest = max(ticket.end_lsn or 0 for ticket in self.tickets)
+        with pytest.raises(ValueError, match="is not above"):
+            self.watermark.track(Lsn(data.draw(st.integers(0, highest))))
+
+    def look(self) -> None:
+        for ticket, is_acknowledged in zip(
+            self.tickets, self.is_acknowledged, strict=True
+        ):
             if not is_acknowledged:
-                return position
-            if isinstance(end, Lsn):
-                position = end
-        return position
+                return
+            self.confirmed = max(self.confirmed, ticket.end_lsn or 0)
+        self.confirmed = max(self.confirmed, self.offered)
+
+    @property
+    def in_flight(self) -> int:
+        if all(self.is_acknowledged):
+            return 0
+        return len(self.is_acknowledged) - self.is_acknowledged.index(False)
 
     @invariant()
-    def it_never_passes_what_is_not_acknowledged(self) -> None:
-        first_open = next((b for b in self.batches if not b[1]), None)
-        if first_open is None:
-            assert self.watermark.confirmed == max(self.expected(), self.offered)
-            assert self.watermark.is_idle
-        else:
-            assert self.watermark.confirmed >= self.expected()
-            later = [b[0] for b in self.batches[self.batches.index(first_open) :]]
-            ends = [end for end in later if isinstance(end, Lsn)]
-            assert not ends or self.watermark.confirmed < ends[0]
-            assert not self.watermark.is_idle
+    def it_is_where_the_acknowledged_prefix_ends(self) -> None:
+        assert self.watermark.confirmed == self.confirmed
+        assert self.watermark.in_flight == self.in_flight
+        assert self.watermark.is_idle == (self.in_flight == 0)
 
     @invariant()
-    def it_never_goes_back(self) -> None:
-        assert self.watermark.confirmed >= self.highest_seen
-        self.highest_seen = self.watermark.confirmed
+    def it_is_below_everything_unacknowledged(self) -> None:
+        for ticket, is_acknowledged in zip(
+            self.tickets, self.is_acknowledged, strict=True
+        ):
+            if not is_acknowledged and ticket.end_lsn is not None:
+                assert self.watermark.confirmed < ticket.end_lsn
 
 
 TestWatermark = WatermarkModel.TestCase

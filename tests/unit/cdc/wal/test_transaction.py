@@ -56,6 +56,42 @@ def test_every_row_comes_once_in_order_and_only_the_last_is_marked(
         assert assembler.open_transaction is None
 
 
+MESSAGES = st.sampled_from(["begin", "insert", "insert", "commit", "commit elsewhere"])
+
+
+@given(st.lists(MESSAGES, max_size=30))
+def test_any_order_of_messages_is_a_transaction_or_refused(kinds: list[str]) -> None:
+    """And a refused message changes nothing: what comes after is judged as before."""
+    assembler = TransactionAssembler()
+    taken: list[int] = []
+    given_out: list[Row | None] = []
+    at = 0
+    for number, kind in enumerate(kinds):
+        match kind:
+            case "begin" if not at:
+                at = 100 + 100 * number
+                assembler.begin(begin(at))
+            case "insert" if at:
+                taken.append(number)
+                given_out.append(assembler.insert(row(number)))
+            case "commit" if at:
+                given_out.append(assembler.commit(commit(at)).last_row)
+                at = 0
+            case "begin":
+                with pytest.raises(DecodeError):
+                    assembler.begin(begin(100 + 100 * number))
+            case "insert":
+                with pytest.raises(DecodeError):
+                    assembler.insert(row(number))
+            case _:
+                with pytest.raises(DecodeError):
+                    assembler.commit(commit(at + 1))
+    if at:
+        given_out.append(assembler.commit(commit(at)).last_row)
+
+    assert [r.values for r in given_out if r] == [(b"%d" % n,) for n in taken]
+
+
 def test_the_open_transaction_is_known() -> None:
     assembler = TransactionAssembler()
     assembler.begin(begin(5))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -101,19 +102,18 @@ def test_a_domain_over_bytea_has_its_prefix_already() -> None:
 
 @given(
     names=st.tuples(messages.IDENTIFIERS, messages.IDENTIFIERS),
-    columns=st.lists(st.tuples(messages.IDENTIFIERS, messages.CELLS), max_size=6),
+    columns=st.lists(st.tuples(messages.IDENTIFIERS, messages.TYPED), max_size=6),
 )
 def test_both_plugins_tell_the_same_rows(
-    names: tuple[str, str], columns: list[tuple[str, str | None]]
+    names: tuple[str, str], columns: list[tuple[str, messages.Typed]]
 ) -> None:
-    other = pgoutput.Decoder()
-    other.decode(messages.relation(1, *names, [(name, 25) for name, _ in columns]))
-    expected = other.decode(messages.insert(1, [value for _, value in columns]))
+    bytea_types = frozenset({17, 16400})
+    other = pgoutput.Decoder(bytea_types)
+    other.decode(messages.relation(1, *names, [(name, t[1]) for name, t in columns]))
+    expected = other.decode(messages.insert(1, [text for _, (text, _, _) in columns]))
 
-    change = wal2json.Decoder().decode(
-        messages.json_insert(
-            *names, [(name, 25, json.dumps(value)) for name, value in columns]
-        )
+    change = wal2json.Decoder(bytea_types).decode(
+        messages.json_insert(*names, [(name, t[1], t[2]) for name, t in columns])
     )
 
     assert isinstance(change, Insert)
@@ -166,6 +166,22 @@ def test_begin_and_commit_carry_the_positions() -> None:
     assert decoder.decode(COMMIT) == Commit(
         commit_lsn=Lsn.parse("0/154BE90"), end_lsn=Lsn.parse("0/154BEC0")
     )
+
+
+@given(st.integers(0, 2**32), st.sampled_from([0, 1, 500_000, 120_300, 999_999]))
+def test_commit_times_are_exact_also_where_postgres_trims_zeros(
+    seconds: int, microseconds: int
+) -> None:
+    moment = datetime.fromtimestamp(seconds, UTC)
+    fraction = f".{microseconds:06}".rstrip("0") if microseconds else ""
+    text = f"{moment:%Y-%m-%d %H:%M:%S}{fraction}+00"
+
+    change = wal2json.Decoder().decode(
+        BEGIN.replace(b"2026-11-30 21:12:35.553895+00", text.encode())
+    )
+
+    assert isinstance(change, Begin)
+    assert change.committed_at_us == seconds * 1_000_000 + microseconds
 
 
 @pytest.mark.parametrize(
