@@ -1,4 +1,4 @@
-"""A row becomes an event: topic, key, value, headers, in bytes."""
+"""A row becomes an event: topic, key, value, partition, in bytes."""
 
 from __future__ import annotations
 
@@ -10,52 +10,20 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import ColumnMissing, MappingError
-from cdc.outbox import DEFAULT_TOPIC, Columns, Event, Mapping, TableName, Template
-from cdc.wal.changes import UNCHANGED, Begin, Column, ColumnType, Relation
+from cdc.outbox import DEFAULT_TOPIC, Columns, Mapping, Template
+from cdc.wal.changes import UNCHANGED, Column, ColumnType, Relation
 from cdc.wal.transaction import Row
-from slots.lsn import Lsn
+from tests.unit.cdc.outbox.rows import (
+    BEGUN,
+    OUTBOX,
+    PLAIN,
+    bytes_of,
+    columns,
+    make,
+)
 
 if TYPE_CHECKING:
     from cdc.wal.changes import Value
-
-OUTBOX = TableName("public", "outbox")
-BEGUN = Begin(xid=742, commit_lsn=Lsn(0xABC), committed_at_us=1_700_000_000_123_456)
-PLAIN = Mapping(columns=Columns(), topic=Template.parse(DEFAULT_TOPIC))
-
-
-def columns(**values: Value) -> tuple[Relation, tuple[Value, ...]]:
-    relation = Relation(
-        oid=1,
-        schema="public",
-        name="outbox",
-        columns=tuple(
-            Column(
-                name.removesuffix("__bytea"),
-                ColumnType.BYTEA if name.endswith("__bytea") else ColumnType.TEXT,
-            )
-            for name in values
-        ),
-    )
-    return relation, tuple(values.values())
-
-
-def make(mapping: Mapping, **values: Value) -> Event:
-    return make_in_transaction(mapping, values, last=True)
-
-
-def make_in_transaction(
-    mapping: Mapping, values: dict[str, Value], *, last: bool
-) -> Event:
-    defaults: dict[str, Value] = {
-        "id": b"id-1",
-        "aggregatetype": b"order",
-        "aggregateid": b"k",
-        "type": b"Placed",
-        "payload": b"{}",
-    }
-    relation, row = columns(**(defaults | values))
-    binding = mapping.bind(relation, OUTBOX)
-    return binding.event(Row(BEGUN, 0, last, relation, row))
 
 
 def test_the_default_record() -> None:
@@ -74,30 +42,77 @@ def test_the_default_record() -> None:
     ]
 
 
-def test_only_the_last_event_says_so() -> None:
-    assert "cdc.last" not in dict(make_in_transaction(PLAIN, {}, last=False).headers)
+COLUMN_NAMES = st.text(st.characters(codec="utf-8"), min_size=1, max_size=10)
 
 
-POSITIONS = st.tuples(
-    st.integers(0, 0xFFFF), st.integers(0, 2**64 - 1), st.integers(0, 2**32 - 1)
+BYTES = st.binary(max_size=60)
+
+
+@given(
+    names=st.lists(COLUMN_NAMES, min_size=8, max_size=8, unique=True),
+    row=st.tuples(BYTES, BYTES, BYTES | st.none(), BYTES, BYTES, BYTES, BYTES, BYTES),
+    order=st.permutations(range(8)),
+    kinds=st.tuples(st.booleans(), st.booleans(), st.booleans()),
 )
-
-
-@given(POSITIONS, POSITIONS)
-def test_comparing_position_texts_compares_positions(
-    one: tuple[int, int, int], other: tuple[int, int, int]
+def test_columns_are_found_by_name_in_any_order_and_pass_byte_for_byte(
+    names: list[str],
+    row: tuple[Value, ...],
+    order: list[int],
+    kinds: tuple[bool, bool, bool],
 ) -> None:
-    def text(position: tuple[int, int, int]) -> bytes:
-        epoch, lsn, ordinal = position
-        relation, row = columns(
-            id=b"1", aggregatetype=b"t", aggregateid=b"k", type=b"x", payload=b""
-        )
-        begun = replace(BEGUN, commit_lsn=Lsn(lsn))
-        binding = replace(PLAIN, epoch=epoch).bind(relation, OUTBOX)
-        event = binding.event(Row(begun, ordinal, True, relation, row))  # noqa: FBT003
-        return dict(event.headers)["cdc.position"] or b""
+    roles = Columns(
+        id=("absent", names[0]),
+        aggregate_type=(),
+        key=(names[1], names[7]),
+        type=(names[2],),
+        payload=(names[3],),
+        partition_key=(names[4],),
+    )
+    mapping = Mapping(columns=roles, topic=Template.parse("orders"))
+    bytea = {n for n, is_bytea in zip((1, 3, 4), kinds, strict=True) if is_bytea}
+    relation = Relation(
+        oid=1,
+        schema="public",
+        name="outbox",
+        columns=tuple(
+            Column(names[n], ColumnType.BYTEA if n in bytea else ColumnType.TEXT)
+            for n in order
+        ),
+    )
+    given_row = tuple(
+        b"\\x" + bytes_of(row[n]).hex().encode() if n in bytea else row[n]
+        for n in order
+    )
 
-    assert (text(one) < text(other)) == (one < other)
+    event = mapping.bind(relation, OUTBOX).event(
+        Row(BEGUN, 0, True, relation, given_row)  # noqa: FBT003
+    )
+
+    assert event.headers[:2] == [("id", row[0]), ("type", row[2])]
+    assert (event.key, event.value, event.partition_key) == (row[1], row[3], row[4])
+    assert event.topic == "orders"
+
+
+@pytest.mark.parametrize(
+    "identifier",
+    [
+        b"23a2e0f8-2d69-45d3-8a89-9f7d6102abac",
+        b"9223372036854775807",
+        "bestellung-ä".encode(),
+    ],
+)
+def test_an_id_of_any_type_is_its_text(identifier: bytes) -> None:
+    event = make(PLAIN, id=identifier)
+
+    assert event.event_id == identifier.decode()
+    assert event.headers[0] == ("id", identifier)
+
+
+def test_a_partition_key_may_be_null_or_empty_while_the_key_is_not() -> None:
+    mapping = replace(PLAIN, columns=Columns(partition_key=("tenant",)))
+
+    assert make(mapping, tenant=None).partition_key is None
+    assert make(mapping, tenant=b"").partition_key == b""
 
 
 def test_bytea_becomes_its_raw_bytes_and_everything_else_stays_text() -> None:
@@ -208,59 +223,6 @@ def test_a_partition_key_column_decides_and_the_key_stays() -> None:
     event = make(mapping, tenant=b"t-7")
 
     assert (event.key, event.partition_key) == (b"k", b"t-7")
-
-
-def test_mapped_headers_come_before_the_rows_own_and_nobody_forges_ours() -> None:
-    mapping = Mapping(
-        columns=Columns(headers=("headers",)),
-        topic=Template.parse(DEFAULT_TOPIC),
-        record_headers=(
-            ("eventType", Template.parse("{type}")),
-            ("ce_source", Template.parse("shop/{table}")),
-            ("note", Template.parse("{note}")),
-            ("mixed", Template.parse("<{note}>")),
-        ),
-    )
-    own = b'{"traceparent": "00-1", "id": "forged", "type": 1, "cdc.x": "y", "n": 1.0}'
-    relation, row = columns(
-        id=b"1",
-        aggregatetype=b"t",
-        aggregateid=b"k",
-        type=b"Placed",
-        payload=b"",
-        headers=own,
-        note=None,
-    )
-    binding = mapping.bind(relation, OUTBOX)
-
-    event = binding.event(Row(BEGUN, 0, True, relation, row))  # noqa: FBT003
-
-    assert event.headers[:8] == [
-        ("id", b"1"),
-        ("type", b"Placed"),
-        ("eventType", b"Placed"),
-        ("ce_source", b"shop/outbox"),
-        ("note", None),
-        ("mixed", b"<>"),
-        ("traceparent", b"00-1"),
-        ("n", b"1.0"),
-    ]
-    assert binding.forged_headers == 3
-    assert mapping.required_columns()[-1] == ("note",)
-
-
-def test_mapped_headers_need_no_headers_column() -> None:
-    mapping = replace(PLAIN, record_headers=(("kind", Template.parse("{type}")),))
-
-    assert ("kind", b"Placed") in make(mapping).headers
-
-
-def test_a_headers_column_that_is_no_object_is_refused_with_the_id() -> None:
-    mapping = replace(PLAIN, columns=Columns(headers=("headers",)))
-
-    with pytest.raises(MappingError, match=r"event id-1.*headers column"):
-        make(mapping, headers=b"[1]")
-    assert len(make(mapping, headers=None).headers) == 5
 
 
 def test_events_without_a_key_are_counted() -> None:

@@ -81,3 +81,56 @@ def test_every_object_of_texts_comes_back(members: dict[str, str | None]) -> Non
 
     assert header_pairs(json.dumps(members).encode()) == expected
     assert header_pairs(json.dumps(members, ensure_ascii=False).encode()) == expected
+
+
+BLANKS = st.text(" \t\n\r", max_size=3)
+# No surrogates: which of them stay escaped has its own cases above.
+TEXTS = st.text(st.characters(codec="utf-8"), max_size=8)
+NUMBERS = st.from_regex(
+    r"-?(0|[1-9][0-9]{0,30})(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,4})?", fullmatch=True
+)
+
+
+def spaced(parts: list[str], around: str, brackets: str) -> str:
+    inside = f"{around},".join(f"{around}{part}" for part in parts)
+    return f"{brackets[0]}{inside}{around}{brackets[1]}"
+
+
+SCALARS = (
+    NUMBERS
+    | st.sampled_from(["true", "false", "null"])
+    | st.builds(json.dumps, TEXTS, ensure_ascii=st.booleans())
+)
+NESTED = st.recursive(
+    SCALARS,
+    lambda inner: (
+        st.builds(spaced, st.lists(inner, max_size=3), BLANKS, st.just("[]"))
+        | st.builds(
+            spaced,
+            st.lists(
+                st.builds("{}:{}".format, TEXTS.map(json.dumps), inner), max_size=3
+            ),
+            BLANKS,
+            st.just("{}"),
+        )
+    ),
+    max_leaves=10,
+)
+
+
+@given(st.lists(st.tuples(TEXTS, NESTED), max_size=5), BLANKS)
+def test_what_is_no_text_stays_as_it_is_written(
+    members: list[tuple[str, str]], blank: str
+) -> None:
+    column = spaced([f"{json.dumps(n)}{blank}:{v}" for n, v in members], blank, "{}")
+
+    pairs = header_pairs(column.encode())
+
+    assert [name for name, _ in pairs] == [name for name, _ in members]
+    for (_, value), (_, written) in zip(pairs, members, strict=True):
+        if written == "null":
+            assert value is None
+        elif written.startswith('"'):
+            assert value == json.loads(written).encode()
+        else:
+            assert value == written.encode()

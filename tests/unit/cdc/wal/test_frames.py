@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,13 @@ from slots.lsn import Lsn
 
 LSNS = st.integers(0, 2**64 - 1)
 TIMES = st.integers(-(2**62), 2**62)
+
+
+def test_times_on_the_wire_count_from_the_year_2000() -> None:
+    epoch = datetime(2000, 1, 1, tzinfo=UTC)
+
+    assert datetime.fromtimestamp(POSTGRES_EPOCH_US / 1_000_000, UTC) == epoch
+    assert POSTGRES_EPOCH_US % 1_000_000 == 0
 
 
 @given(LSNS, LSNS, TIMES, st.binary(max_size=200))

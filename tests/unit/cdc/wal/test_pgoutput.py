@@ -163,8 +163,11 @@ GOOD_ROW = messages.insert(5, ["id", None])
             struct.pack("!cIcH", b"I", 5, b"N", 2) + b"nt\x7f\xff\xff\xffx",
             "lengths say",
         ),
-        (messages.begin(commit_lsn=1, committed_at=0, xid=1)[:-1], "20 bytes"),
-        (messages.commit(commit_lsn=1, end_lsn=2) + b"x", "27 bytes"),
+        (
+            messages.begin(commit_lsn=1, committed_at=0, xid=1)[:-1],
+            "20 bytes, expected 21",
+        ),
+        (messages.commit(commit_lsn=1, end_lsn=2) + b"x", "27 bytes, expected 26"),
         (messages.relation(5, "s", "t", [("c", 25)]) + b"x", "its lengths say"),
         (messages.relation(5, "s", "t", [("c", 25)])[:-3], "cut off"),
         (b"R\0\0\0\x05\xff\xfe\0t\0d\0\0", "garbled"),
