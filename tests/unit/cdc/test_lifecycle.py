@@ -44,9 +44,10 @@ def test_pauses_grow_to_the_maximum_and_never_beyond(
 
     pauses = list(islice(delays(initial, maximum, chance=lambda: next(draws)), 12))
 
+    assert len(pauses) == 12
     step = initial
     for pause in pauses:
-        assert min(step, maximum) / 2 <= pause <= maximum
+        assert min(step, maximum) / 2 <= pause <= min(step, maximum)
         step = min(step * 2, maximum)
 
 

@@ -17,7 +17,21 @@ def test_what_is_printed_reads_back(value: int) -> None:
 
 def test_it_prints_as_postgres_does() -> None:
     assert str(Lsn(0x16B374D848)) == "16/B374D848"
-    assert str(ZERO) == "0/0"
+    assert str(ZERO) == str(Lsn()) == "0/0"
+    assert str(Lsn(2**64 - 1)) == "FFFFFFFF/FFFFFFFF"
+
+
+@given(
+    st.integers(min_value=0, max_value=2**64 - 1),
+    st.integers(min_value=0, max_value=2**64 - 1),
+)
+def test_positions_order_and_subtract_as_numbers_and_not_as_texts(
+    one: int, other: int
+) -> None:
+    assert (Lsn(one) < Lsn(other)) == (one < other)
+    assert Lsn(one) - Lsn(other) == one - other
+    assert Lsn.parse("0/9") < Lsn.parse("0/10")
+    assert Lsn.parse("9/FF") < Lsn.parse("10/0")
 
 
 def test_a_difference_is_bytes() -> None:

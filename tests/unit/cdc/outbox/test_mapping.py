@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
+from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -236,14 +238,36 @@ def test_events_without_a_key_are_counted() -> None:
     assert binding.keyless == 2
 
 
-def test_the_size_is_never_less_than_what_a_record_holds() -> None:
-    mapping = replace(PLAIN, columns=Columns(headers=("headers",)))
-    event = make(mapping, payload=b"x" * 1000, headers='{"é": "ü"}'.encode())
+SIZES = st.sampled_from([0, 1, 63, 64, 100, 8191, 8192, 20_000])
 
-    held = len(event.key or b"") + len(event.value or b"")
-    for name, value in event.headers:
-        held += len(name.encode()) + len(value or b"") + 2
-    assert event.size_bytes >= held
+
+@given(
+    sizes=st.tuples(SIZES, SIZES, SIZES, SIZES),
+    headers=st.dictionaries(
+        st.text(max_size=4).map(lambda text: "é" + text) | st.just("ü" * 70),
+        SIZES,
+        max_size=8,
+    ),
+)
+def test_the_size_is_never_less_than_the_record_that_kafka_makes_of_it(
+    sizes: tuple[int, int, int, int], headers: dict[str, int]
+) -> None:
+    identifier, type_name, key, value = (b"x" * size for size in sizes)
+    mapping = replace(PLAIN, columns=Columns(headers=("headers",)))
+    pairs = {name: "y" * size for name, size in headers.items()}
+
+    event = make(
+        mapping,
+        id=identifier,
+        type=type_name,
+        aggregateid=key,
+        payload=value,
+        headers=json.dumps(pairs).encode(),
+    )
+
+    batch = DefaultRecordBatchBuilder(2, 0, 1, -1, -1, -1, 1 << 30)
+    batch.append(0, event.timestamp_ms, event.key, event.value, event.headers)
+    assert len(batch.build()) <= event.size_bytes <= len(batch.build()) + 300
 
 
 def test_a_million_topics_do_not_stay_in_memory() -> None:

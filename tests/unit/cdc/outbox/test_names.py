@@ -47,6 +47,21 @@ def test_what_is_no_list_of_tables_is_refused(text: str) -> None:
         parse_tables(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (",a.b", "expected a table name at character 1 "),
+        ("a.b,", "expected a table name at character 5 "),
+        ("a.b c.d", "unexpected 'c' at character 5"),
+        ("a.b.c", "'a.b.c' has 3 part"),
+        ("a.b,a.b", "names a table twice"),
+    ],
+)
+def test_what_is_wrong_in_a_list_is_said_with_its_place(text: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        parse_tables(text)
+
+
 PARTS = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12)
 
 

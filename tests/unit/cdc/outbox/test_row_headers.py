@@ -26,6 +26,7 @@ from cdc.outbox.row_headers import header_pairs
         ('{"o": {"x":  [1, 2]} }', [("o", b'{"x":  [1, 2]}')]),
         (r'{"e": "\u20ac\n"}', [("e", "€\n".encode())]),
         (r'{"s": "\ud83d"}', [("s", rb'"\ud83d"')]),
+        (r'{"s": "\ud800", "t": "\udfff"}', [("s", rb'"\ud800"'), ("t", rb'"\udfff"')]),
         (r'{"\ud83d": "x"}', [(r"\ud83d", b"x")]),
         ('{"empty": "", "": "noname"}', [("empty", b""), ("", b"noname")]),
         ('\n{\t"a"\r:\n"x"\t,"b":[ ]}', [("a", b"x"), ("b", b"[ ]")]),
@@ -51,6 +52,10 @@ def test_members_come_in_order_as_they_stand(
         '{"a":}',
         '{"a":1',
         '{"a":1 "b":2}',
+        '{"a":1;"b":2}',
+        '{"a";1}',
+        "{1: 2}",
+        "{null: 2}",
         "{a: 1}",
         '{"a":1} x',
         '{"a":1,}',
@@ -61,6 +66,21 @@ def test_members_come_in_order_as_they_stand(
 )
 def test_anything_but_an_object_is_refused(column: str) -> None:
     with pytest.raises(ValueError, match=r"JSON|missing|behind|Expecting"):
+        header_pairs(column.encode())
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ("[]", "not a JSON object"),
+        ('{"a":1} x', "behind the object at character 9"),
+        ("{1: 2}", "name is missing at character 2"),
+        ('{"a" 1}', "':' is missing at character 6"),
+        ('{"a":1 "b":2}', "',' is missing at character 8"),
+    ],
+)
+def test_what_is_wrong_is_said_with_its_place(column: str, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
         header_pairs(column.encode())
 
 

@@ -128,11 +128,13 @@ def test_one_layout_is_one_relation() -> None:
     first = decoder.decode(messages.json_insert("s", "t", [("a", 25, '"x"')]))
     again = decoder.decode(messages.json_insert("s", "t", [("a", 25, '"y"')]))
     other = decoder.decode(messages.json_insert("s", "t", [("b", 25, '"y"')]))
+    back = decoder.decode(messages.json_insert("s", "t", [("a", 25, '"z"')]))
 
+    assert isinstance(back, Insert)
     assert isinstance(first, Insert)
     assert isinstance(again, Insert)
     assert isinstance(other, Insert)
-    assert first.relation is again.relation
+    assert first.relation is again.relation is back.relation
     assert first.relation is not other.relation
 
 
