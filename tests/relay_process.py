@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
     from tests.postgres_source import Source
 
+UNCLEAN = ("Task was destroyed", "never retrieved", "never awaited", "Unclosed")
+"""What Python writes of tasks and connections that were left lying about."""
+
 _INHERITED = ("PATH", "HOME", "LANG", "VIRTUAL_ENV", "COVERAGE_PROCESS_START")
 
 
@@ -123,13 +126,14 @@ class RelayProcess:
         return await self.exited(deadline_s)
 
     async def exited(self, deadline_s: float = 20.0) -> int:
-        """Wait for the exit and return its code."""
+        """Wait for the exit and return its code; whatever ended it, it left no mess."""
         assert self._process is not None
         assert self._reader is not None
         async with asyncio.timeout(deadline_s):
             code = await self._process.wait()
             await self._reader
         self._lease.release()
+        assert [words for words in UNCLEAN if words in self.stderr] == []
         return code
 
     async def kill(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Self
@@ -22,6 +23,8 @@ KEYS = 20
 ROWS = 5
 PAUSE_S = 0.015
 """Four writers of five rows each: about a thousand events a second."""
+
+_log = logging.getLogger(__name__)
 
 INSERT = (
     "INSERT INTO public.outbox (aggregatetype, aggregateid, type, payload)"
@@ -94,19 +97,28 @@ class Load:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What a consumer has read of a load."""
+    """What a consumer has read of a load.
 
-    records: int
+    Attributes:
+        committed: events that were certainly committed.
+        repeats: records beyond the first of each event.
+        replays: how often, at most, the records of one key went back to earlier ones.
+
+    """
+
+    committed: int
     repeats: int
+    replays: int
 
 
 async def outcome(load: Load, topics: Topics, topic: str) -> Outcome:
     """Read the topic to its end and hold it against what was committed.
 
-    Asserted: nothing is missing, nothing is there that was never committed, per key the
-    first appearances are in commit order, and every repeat has the bytes of the first.
+    Asserted: nothing is missing and nothing is there that was never committed; per key
+    the first appearances are in commit order; a repeat has the bytes of the first, and
+    whoever goes back to an earlier event goes on from there without leaving one out.
     """
 
     async def everything() -> list[Any]:
@@ -116,20 +128,42 @@ async def outcome(load: Load, topics: Topics, topic: str) -> Outcome:
         return records
 
     records = await eventually(everything, 60.0, what="every committed event arrives")
-    first: dict[str, Any] = {}
-    order: dict[bytes, int] = {}
+    histories: dict[bytes, _History] = {}
     for record in records:
         event_id = _id(record)
         assert event_id in load.committed or event_id in load.uncertain
-        if event_id in first:
-            again = first[event_id]
-            assert (record.key, record.value) == (again.key, again.value)
-            assert dict(record.headers) == dict(again.headers)
-            continue
-        first[event_id] = record
-        assert order.get(record.key, -1) < int(record.value), "out of order"
-        order[record.key] = int(record.value)
-    return Outcome(len(records), len(records) - len(first))
+        histories.setdefault(record.key, _History()).add(event_id, record)
+    first = sum(len(history.places) for history in histories.values())
+    found = Outcome(
+        committed=len(load.committed),
+        repeats=len(records) - first,
+        replays=max(history.replays for history in histories.values()),
+    )
+    _log.info("%s", found)
+    return found
+
+
+@dataclass(slots=True)
+class _History:
+    """The records of one key, in the order of their partition."""
+
+    first: list[Any] = field(default_factory=list)
+    places: dict[str, int] = field(default_factory=dict)
+    place: int = -1
+    replays: int = 0
+
+    def add(self, event_id: str, record: Any) -> None:
+        place = self.places.setdefault(event_id, len(self.first))
+        assert place <= self.place + 1, "a replay left something out"
+        if place == len(self.first):
+            if self.first:
+                assert int(self.first[-1].value) < int(record.value), "out of order"
+            self.first.append(record)
+        else:
+            again = self.first[place]
+            assert (record.value, record.headers) == (again.value, again.headers)
+            self.replays += place <= self.place
+        self.place = place
 
 
 def _id(record: Any) -> str:
