@@ -75,10 +75,12 @@ async def through(
 
 
 async def restart_fast(stage: Stage) -> None:
+    await stage.source.disconnect()
     await asyncio.to_thread(stage.source.server.restart, "fast")
 
 
 async def restart_immediate(stage: Stage) -> None:
+    await stage.source.disconnect()
     await asyncio.to_thread(stage.source.server.restart, "immediate")
 
 
