@@ -151,10 +151,14 @@ class Producer:
         for request in self._requests:
             request.cancel()
         self._accumulator.fail_all(KafkaError("the producer has been given up"))
-        # Nobody may be waiting for these; without a look the event loop complains.
         for batches in self._accumulator._batches.values():  # noqa: SLF001
             for batch in batches:
+                # Nobody may be waiting for it; without a look the event loop complains.
                 batch._drain_waiter.exception()  # noqa: SLF001
+                if batch.retry_count:
+                    # Queued again after a request without an answer, and still to be
+                    # struck off the list of those on their way, which it has left.
+                    self._accumulator._pending_batches.add(batch)  # noqa: SLF001
 
     async def discard(self) -> None:
         """Leave within ``close_timeout_s``, giving up what has no answer."""
