@@ -9,8 +9,9 @@ yet is waited for, with back-off, and told to whoever watches).
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Sequence
-from typing import TYPE_CHECKING, Protocol, Self, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, TypeAlias
 
 if TYPE_CHECKING:
     from types import TracebackType
@@ -64,6 +65,89 @@ class Sink(Protocol):
         Args:
             constant_topics: topics known before any row is read (a template without
                 columns); they have to exist unless the sink may make them.
+
+        """
+        ...
+
+
+class Kept(NamedTuple):
+    """What a store keeps for one relay.
+
+    ``term`` counts the starts of the relay: a store believes the highest, so that one
+    that wakes up late harms nobody. ``document`` is the position, JSON, at most some
+    kilobytes; a store does not look into it.
+    """
+
+    name: str
+    term: int
+    document: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pace:
+    """How often a store wants to be written to.
+
+    Attributes:
+        events_s: at least this long between two writes while events flow.
+        idle_s: at least this long between two writes while none do.
+        idle_bytes: and not before so much foreign WAL has passed.
+
+    """
+
+    events_s: float
+    idle_s: float
+    idle_bytes: int
+
+
+class PositionStore(Protocol):
+    """Keeps positions beside the events; entered and left like a sink.
+
+    Every call ends in bounded time and raises SinkUnavailable, SinkUncertain or
+    SinkDenied (a table in the source database: what ``slots.connect`` raises).
+    """
+
+    pace: Pace
+
+    async def __aenter__(self) -> Self:
+        """Connect. May be entered again later."""
+        ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Disconnect in bounded time."""
+        ...
+
+    async def read(self, name: str) -> Kept | None:
+        """Return what the highest term has written last, None if nobody has."""
+        ...
+
+    async def write(self, kept: Kept) -> None:
+        """Keep it; durable when this returns. Clears older terms of that name."""
+        ...
+
+    async def check(self) -> list[Finding]:
+        """Test whether positions could be kept and would stay."""
+        ...
+
+    async def make(self) -> list[str]:
+        """Make what the store lives in where it is missing; say what was made."""
+        ...
+
+
+class ReadBack(Protocol):
+    """Tells which events a sink holds already; for sinks that can be read."""
+
+    def ids(self, topic: str, *, since_ms: int) -> AsyncIterator[list[str]]:
+        """Yield the ids of a topic's records up to its present end, in pieces.
+
+        Args:
+            topic: one that does not exist yields nothing.
+            since_ms: milliseconds since 1970; every record with this timestamp or a
+                later one is among them, 0 is all of them. Only what is committed.
 
         """
         ...
