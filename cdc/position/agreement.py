@@ -1,0 +1,203 @@
+"""Does the server agree with what was stored: its history, the slot, the publication.
+
+Judged at every connect, before anything is read from the slot (rule 7). Any of these
+answers is for an operator: the relay neither guesses nor goes on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.position.causes import Cause, SlotGone, mismatch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from cdc.position.causes import Disagreement
+    from cdc.position.record import Position
+    from slots.lsn import Lsn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlotSeen:
+    """The slot's row, as far as it matters here.
+
+    Attributes:
+        confirmed: None while the slot is being made.
+        is_lost: its WAL is gone.
+        reason: why, in the server's word; empty before Postgres 17.
+
+    """
+
+    confirmed: Lsn | None
+    is_lost: bool = False
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What the server says of itself when a session starts.
+
+    Attributes:
+        system_id: of the cluster.
+        timeline: the one it writes on.
+        switches: for each earlier timeline of its history, where it was left.
+        wal_position: the end of its WAL.
+        database: the one connected to.
+        slot: None when there is none.
+        fingerprint: what the publication is made of now.
+
+    """
+
+    system_id: str
+    timeline: int
+    wal_position: Lsn
+    database: str
+    slot: SlotSeen | None
+    switches: Mapping[int, Lsn] = field(default_factory=dict)
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+
+
+def history_end(position: Position, seen: Seen) -> Lsn:
+    """Return how far the stored history goes on this server.
+
+    That is the stored position, or the point at which the server's timeline left ours:
+    WAL lost behind it had no events in it, or the anchor would not be met.
+    """
+    switch = _switch(position, seen)
+    return position.end_lsn if switch is None else min(position.end_lsn, switch)
+
+
+def agree(position: Position, seen: Seen) -> None:
+    """Return when a session may start; what the stream has to prove is the gate's.
+
+    Raises:
+        SlotGone: the slot was dropped or invalidated.
+        PositionMismatch: anything else that an operator has to judge.
+
+    """
+    for found in _disagreements(position, seen):
+        raise found
+
+
+def _disagreements(position: Position, seen: Seen) -> Iterator[Disagreement]:
+    slot = seen.slot
+    at = None if slot is None or slot.is_lost else slot.confirmed
+    yield from _identity(position, seen, at)
+    if position.doubt:
+        yield mismatch(position, Cause.DOUBT, position.doubt, goes_on_at=at)
+    yield from _history(position, seen, at)
+    if position.unfinished is not None:
+        yield mismatch(
+            position,
+            Cause.UNFINISHED,
+            f"resnapshot {position.unfinished.run_id} has not come to its end",
+            goes_on_at=at,
+        )
+    yield from _slot(position, seen)
+    yield from _publication(position, seen, at)
+
+
+def _identity(position: Position, seen: Seen, at: Lsn | None) -> Iterator[Disagreement]:
+    if seen.system_id != position.system_id:
+        yield mismatch(
+            position,
+            Cause.CLUSTER,
+            f"relay {position.name} left cluster {position.system_id} at"
+            f" {position.end_lsn}; this server is of cluster {seen.system_id}",
+            goes_on_at=at,
+        )
+    if seen.database != position.database:
+        yield mismatch(
+            position,
+            Cause.DATABASE,
+            f"relay {position.name} reads database {position.database}, not"
+            f" {seen.database}",
+            goes_on_at=at,
+        )
+
+
+def _history(position: Position, seen: Seen, at: Lsn | None) -> Iterator[Disagreement]:
+    if seen.timeline == position.timeline:
+        if seen.wal_position < position.end_lsn:
+            yield mismatch(
+                position,
+                Cause.BEHIND,
+                f"the server's WAL ends at {seen.wal_position}, before"
+                f" {position.end_lsn} where this relay is: it was restored, or lost"
+                " what was committed last",
+                goes_on_at=at,
+            )
+        return
+    switch = _switch(position, seen)
+    if switch is None:
+        yield mismatch(
+            position,
+            Cause.TIMELINE,
+            f"the server is on timeline {seen.timeline}, which does not come from"
+            f" timeline {position.timeline} where this relay is: the old primary, or a"
+            " restored backup",
+            goes_on_at=at,
+        )
+    elif position.anchor is not None and position.anchor.end_lsn > switch:
+        yield mismatch(
+            position,
+            Cause.TIMELINE,
+            f"timeline {position.timeline} was left at {switch}, before the last"
+            f" event delivered (ends at {position.anchor.end_lsn}): the promoted server"
+            " never had what consumers have seen",
+            goes_on_at=at,
+        )
+
+
+def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
+    slot = seen.slot
+    if slot is None:
+        yield SlotGone(
+            f"slot {position.slot} does not exist any more; this relay left it at"
+            f" {position.end_lsn}",
+            cause=Cause.DROPPED,
+            position=position,
+        )
+    elif slot.is_lost:
+        reason = f" ({slot.reason})" if slot.reason else ""
+        yield SlotGone(
+            f"slot {position.slot} is lost{reason}: the WAL behind {position.end_lsn}"
+            " is gone",
+            cause=Cause.INVALIDATED,
+            reason=slot.reason or "wal_removed",
+            position=position,
+        )
+    elif slot.confirmed is not None and slot.confirmed > history_end(position, seen):
+        yield mismatch(
+            position,
+            Cause.MOVED,
+            f"slot {position.slot} stands at {slot.confirmed}, beyond"
+            f" {history_end(position, seen)} where this relay left it: it was advanced,"
+            " made anew, or read by somebody else",
+            goes_on_at=slot.confirmed,
+        )
+
+
+def _publication(
+    position: Position, seen: Seen, at: Lsn | None
+) -> Iterator[Disagreement]:
+    changed = changed_parts(position.fingerprint, seen.fingerprint)
+    if changed:
+        yield mismatch(
+            position,
+            Cause.PUBLICATION,
+            f"{' and '.join(changed)} of the publication changed since"
+            f" {position.end_lsn}: rows committed in between may never arrive",
+            goes_on_at=at,
+        )
+
+
+def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:
+    """Return what is not as it was; a part that is new or not asked for any more is."""
+    return [part for part in before if part in now and now[part] != before[part]]
+
+
+def _switch(position: Position, seen: Seen) -> Lsn | None:
+    return seen.switches.get(position.timeline)

@@ -1,0 +1,189 @@
+"""The record a relay keeps between runs: how far it is, and on which history.
+
+It is JSON in a store (a Kafka topic, a file beside the events, a table). Fields are
+added, never renamed: an older record is read by a newer relay.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from slots.lsn import Lsn
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+VERSION: Final = 1
+
+
+class Anchor(NamedTuple):
+    """The last transaction that had events and is acknowledged.
+
+    On our history, and only there, a transaction with this xid ends exactly here.
+    """
+
+    end_lsn: Lsn
+    xid: int
+    committed_at_us: int
+    """Microseconds since 1970: tells the transaction from a namesake."""
+
+
+class Sample(NamedTuple):
+    """What the server said of its transactions at one moment, in one statement.
+
+    Every transaction below ``xmin`` has committed below ``lsn`` (the insert position);
+    none at or above ``xmax`` had begun at ``at_ms`` (milliseconds since 1970).
+    """
+
+    xmin: int
+    xmax: int
+    lsn: Lsn
+    at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unfinished:
+    """A resnapshot under way: the slot is ours to drop and make again.
+
+    Attributes:
+        run_id: stands in the ``cdc.replay`` header of what it publishes.
+        bounds: as the operator gave them, to go on with the same after a crash.
+        began_at_ms: nothing was published under this run before.
+
+    """
+
+    run_id: str
+    bounds: Mapping[str, str]
+    began_at_ms: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Position:
+    """How far a relay is.
+
+    Attributes:
+        name: of the relay, the key of the record.
+        term: counts its starts.
+        epoch: first part of ``cdc.position``; raised on another history.
+        system_id: of the cluster.
+        timeline: of the cluster.
+        database: of the slot.
+        slot: its name.
+        plugin: its output plugin.
+        end_lsn: everything up to here is acknowledged; the slot is never confirmed
+            beyond it.
+        anchor: None before the first event.
+        horizon: a full transaction id; rows of every older transaction are
+            acknowledged. None while nothing is certain.
+        samples: newest last; what the next horizon is made of.
+        fingerprint: what the publication is made of; empty for a plugin without one.
+        stored_at_ms: when this was written, milliseconds since 1970.
+        unfinished: a resnapshot that has not come to its end.
+        doubt: why this history may not be ours; empty when nothing speaks against it.
+        recovered: causes of slot loss that have been answered automatically.
+
+    """
+
+    name: str
+    term: int
+    epoch: int
+    system_id: str
+    timeline: int
+    database: str
+    slot: str
+    plugin: str
+    end_lsn: Lsn
+    anchor: Anchor | None = None
+    horizon: int | None = None
+    samples: tuple[Sample, ...] = ()
+    fingerprint: Mapping[str, str] = field(default_factory=dict)
+    stored_at_ms: int = 0
+    unfinished: Unfinished | None = None
+    doubt: str = ""
+    recovered: tuple[str, ...] = ()
+
+    def document(self) -> bytes:
+        """Return the record as JSON."""
+        anchor, unfinished = self.anchor, self.unfinished
+        return json.dumps(
+            {
+                "version": VERSION,
+                "name": self.name,
+                "term": self.term,
+                "epoch": self.epoch,
+                "system_id": self.system_id,
+                "timeline": self.timeline,
+                "database": self.database,
+                "slot": self.slot,
+                "plugin": self.plugin,
+                "end_lsn": str(self.end_lsn),
+                "anchor": anchor
+                and [str(anchor.end_lsn), anchor.xid, anchor.committed_at_us],
+                "horizon": self.horizon,
+                "samples": [
+                    [one.xmin, one.xmax, str(one.lsn), one.at_ms]
+                    for one in self.samples
+                ],
+                "fingerprint": dict(self.fingerprint),
+                "stored_at_ms": self.stored_at_ms,
+                "unfinished": unfinished
+                and {
+                    "run_id": unfinished.run_id,
+                    "bounds": dict(unfinished.bounds),
+                    "began_at_ms": unfinished.began_at_ms,
+                },
+                "doubt": self.doubt,
+                "recovered": list(self.recovered),
+            },
+            separators=(",", ":"),
+        ).encode()
+
+
+def parse(document: bytes) -> Position:
+    """Read a record.
+
+    Raises:
+        ValueError: it is none, or of a version that this relay does not know. What it
+            says is never guessed at: a wrong position is worse than none.
+
+    """
+    try:
+        found: dict[str, Any] = json.loads(document)
+        if found["version"] != VERSION:
+            raise ValueError(f"version {found['version']!r} is not {VERSION}")
+        return _position(found)
+    except (KeyError, TypeError, AttributeError) as exc:
+        raise ValueError(f"{type(exc).__name__}: {exc}") from exc
+
+
+def _position(found: dict[str, Any]) -> Position:
+    anchor, unfinished = found.get("anchor"), found.get("unfinished")
+    return Position(
+        name=found["name"],
+        term=int(found["term"]),
+        epoch=int(found["epoch"]),
+        system_id=found["system_id"],
+        timeline=int(found["timeline"]),
+        database=found["database"],
+        slot=found["slot"],
+        plugin=found["plugin"],
+        end_lsn=Lsn.parse(found["end_lsn"]),
+        anchor=anchor and Anchor(Lsn.parse(anchor[0]), int(anchor[1]), int(anchor[2])),
+        horizon=found.get("horizon"),
+        samples=tuple(
+            Sample(int(xmin), int(xmax), Lsn.parse(lsn), int(at_ms))
+            for xmin, xmax, lsn, at_ms in found.get("samples", ())
+        ),
+        fingerprint=dict(found.get("fingerprint", {})),
+        stored_at_ms=int(found.get("stored_at_ms", 0)),
+        unfinished=unfinished
+        and Unfinished(
+            run_id=unfinished["run_id"],
+            bounds=dict(unfinished["bounds"]),
+            began_at_ms=int(unfinished["began_at_ms"]),
+        ),
+        doubt=found.get("doubt", ""),
+        recovered=tuple(found.get("recovered", ())),
+    )
