@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cdc.outbox import EventBatch
+from cdc.position import Anchor
 
 if TYPE_CHECKING:
     from cdc.outbox import Event
@@ -19,16 +20,17 @@ class Gathering:
         size_bytes: of its events.
         transactions: how many end in it.
         committed_at_us: commit time of its first event.
+        anchor: the last transaction that ends in it, None when none does.
 
     """
 
     def __init__(self) -> None:
         self._events: list[Event] = []
-        self._end_lsn: Lsn | None = None
         self._whole = 0
         self.size_bytes = 0
         self.transactions = 0
         self.committed_at_us = 0
+        self.anchor: Anchor | None = None
 
     def __len__(self) -> int:
         return len(self._events)
@@ -40,9 +42,9 @@ class Gathering:
         self._events.append(event)
         self.size_bytes += event.size_bytes
 
-    def end_transaction(self, end_lsn: Lsn) -> None:
+    def end_transaction(self, transaction: Begin, end_lsn: Lsn) -> None:
         """Take note that the last event was the last of its transaction."""
-        self._end_lsn = end_lsn
+        self.anchor = Anchor(end_lsn, transaction.xid, transaction.committed_at_us)
         self._whole = len(self._events)
         self.transactions += 1
 
@@ -55,5 +57,7 @@ class Gathering:
     def batch(self) -> EventBatch:
         """Give what there is as a batch; this object has had its time then."""
         return EventBatch(
-            events=self._events, end_lsn=self._end_lsn, size_bytes=self.size_bytes
+            events=self._events,
+            end_lsn=self.anchor and self.anchor.end_lsn,
+            size_bytes=self.size_bytes,
         )

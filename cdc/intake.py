@@ -14,9 +14,11 @@ from cdc.wal.transaction import TransactionAssembler
 
 if TYPE_CHECKING:
     from cdc.metrics import RelayMetrics
+    from cdc.position import Gate
     from cdc.routes import Routes
     from cdc.wal.changes import Change
     from cdc.wal.transaction import Row, TransactionEnd
+    from slots.lsn import Lsn
 
 
 class Decoder(Protocol):
@@ -34,10 +36,18 @@ class Intake:
         decoder: of the slot's output plugin.
         routes: which relation is an outbox table.
         metrics: counts what is skipped.
+        gate: holds back what was delivered in an earlier session; None for nothing.
 
     """
 
-    def __init__(self, decoder: Decoder, routes: Routes, metrics: RelayMetrics) -> None:
+    def __init__(
+        self,
+        decoder: Decoder,
+        routes: Routes,
+        metrics: RelayMetrics,
+        gate: Gate | None,
+    ) -> None:
+        self._gate = gate
         self._decode = decoder.decode
         self._routes = routes
         self._metrics = metrics
@@ -62,6 +72,7 @@ class Intake:
             DecodeError: it is no message, or does not belong here.
             MappingError: its row cannot be an event.
             RequirementMissing: its relation is gone and may have been ours.
+            PositionMismatch: this is not the history that the stored position is of.
 
         """
         change = self._decode(payload)
@@ -70,6 +81,8 @@ class Intake:
                 await self._insert(change)
             case Begin():
                 self._assembler.begin(change)
+                if self._gate is not None:
+                    self._gate.begin(change)
             case Commit():
                 return self._commit(change)
             case Skipped():
@@ -88,16 +101,36 @@ class Intake:
         if binding is None:
             self._metrics.skipped.labels(kind=SkipKind.FOREIGN_INSERT.value).inc()
             return
+        if self._gate is not None and self._gate.drops():
+            self._metrics.skipped.labels(kind=SkipKind.REPEAT.value).inc()
+            return
         row = self._assembler.insert(change)
         if row is not None:
             self._add(row)
 
     def _commit(self, change: Commit) -> TransactionEnd:
+        if self._gate is not None:
+            self._gate.commit(change)
+            self._open_gate()
+        transaction = self._assembler.open_transaction
         end = self._assembler.commit(change)
-        if end.last_row is not None:
+        if end.last_row is not None and transaction is not None:
             self._add(end.last_row)
-            self.gathering.end_transaction(end.end_lsn)
+            self.gathering.end_transaction(transaction, end.end_lsn)
         return end
+
+    def passed(self, position: Lsn) -> None:
+        """Take note that everything that commits below a position has been taken.
+
+        Raises PositionMismatch when something known should have been among it.
+        """
+        if self._gate is not None:
+            self._gate.passed(position)
+            self._open_gate()
+
+    def _open_gate(self) -> None:
+        if self._gate is not None and self._gate.is_open:
+            self._gate = None
 
     def _add(self, row: Row) -> None:
         """Make the row's event and gather it."""

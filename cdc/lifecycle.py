@@ -28,38 +28,50 @@ class State(enum.StrEnum):
     """The server fails at the same position again and again."""
     DRAINING = "draining"
     """Told to stop; waiting for acknowledgements."""
+    RESNAPSHOT = "resnapshot"
+    """Publishing rows from the table, and making the slot anew."""
+    SLOT_LOST = "slot_lost"
+    """The slot is gone or of no use; an operator has to decide."""
+    POSITION_MISMATCH = "position_mismatch"
+    """Slot or server is not as it was left; an operator has to decide."""
     PARKED = "parked"
-    """An operator has to decide; alive so that the metrics can be read."""
+    """An operator has to decide about something else."""
     STOPPED = "stopped"
 
 
+OPERATOR: frozenset[State] = frozenset(
+    {State.SLOT_LOST, State.POSITION_MISMATCH, State.PARKED}
+)
+"""Somebody has to decide. With an endpoint the relay stays in here, alive, so that the
+metrics can be read, and looks now and then whether the decision has been made."""
+
 MOVES: dict[State, frozenset[State]] = {
-    State.STARTING: frozenset(
-        {
-            State.STREAMING,
-            State.WAITING,
-            State.RETRYING,
-            State.STUCK,
-            State.PARKED,
-            State.DRAINING,
-            State.STOPPED,
-        }
-    ),
-    State.WAITING: frozenset({State.STARTING, State.PARKED, State.STOPPED}),
-    State.STREAMING: frozenset(
-        {
-            State.RETRYING,
-            State.WAITING,
-            State.STUCK,
-            State.DRAINING,
-            State.PARKED,
-            State.STOPPED,
-        }
-    ),
-    State.RETRYING: frozenset({State.STARTING, State.STOPPED}),
+    State.STARTING: OPERATOR
+    | {
+        State.STREAMING,
+        State.WAITING,
+        State.RETRYING,
+        State.STUCK,
+        State.RESNAPSHOT,
+        State.DRAINING,
+        State.STOPPED,
+    },
+    State.WAITING: OPERATOR | {State.STARTING, State.STOPPED},
+    State.STREAMING: OPERATOR
+    | {
+        State.RETRYING,
+        State.WAITING,
+        State.STUCK,
+        State.RESNAPSHOT,
+        State.DRAINING,
+        State.STOPPED,
+    },
+    State.RESNAPSHOT: OPERATOR
+    | {State.STARTING, State.RETRYING, State.WAITING, State.DRAINING, State.STOPPED},
+    State.RETRYING: frozenset({State.STARTING, State.RESNAPSHOT, State.STOPPED}),
     State.STUCK: frozenset({State.STARTING, State.STOPPED}),
     State.DRAINING: frozenset({State.STOPPED}),
-    State.PARKED: frozenset({State.STOPPED}),
+    **dict.fromkeys(OPERATOR, OPERATOR | {State.STREAMING, State.STOPPED}),
     State.STOPPED: frozenset(),
 }
 

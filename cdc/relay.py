@@ -5,8 +5,8 @@ batches of whatever has come; it waits while the window in flight is full. The s
 awaits deliveries in order and moves the watermark. The stream is a third, and never
 waits for either.
 
-A position is confirmed when every event before it is acknowledged, and only then; an
-error leaves it where it is.
+A position goes to the keeper when every event before it is acknowledged, and only then;
+the keeper stores it and lets the slot follow. An error leaves it where it is.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cdc.errors import (
+    CdcError,
     DecodeError,
     MappingError,
+    OperatorNeeded,
     RequirementMissing,
+    SinkUncertain,
     StreamLost,
     Undelivered,
 )
-from cdc.intake import Intake
 from cdc.wal.frames import WalData
 from cdc.watermark import Watermark
+from slots.errors import SlotError
 
 if TYPE_CHECKING:
-    from cdc.errors import CdcError
-    from cdc.intake import Decoder
+    from cdc.intake import Intake
+    from cdc.keeper import PositionKeeper
     from cdc.metrics import RelayMetrics
-    from cdc.routes import Routes
+    from cdc.position import Anchor
     from cdc.sinks import Delivery, Sink
     from cdc.wal.changes import Begin
     from cdc.wal.frames import Frame, Keepalive
@@ -45,6 +48,9 @@ BATCH_BYTES: Final = 1 << 20
 
 LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
+
+LAST_WRITE_S: Final = 5.0
+"""How long the store is waited for at the end."""
 
 _US: Final = 1_000_000
 
@@ -86,6 +92,7 @@ class _Sent:
     """A batch in flight."""
 
     ticket: Ticket
+    anchor: Anchor | None
     delivery: Delivery
     count: int
     transactions: int
@@ -97,9 +104,9 @@ class Relay:
 
     Args:
         stream: started; confirmed positions go back to it.
-        decoder: of the slot's output plugin.
-        routes: which relation is an outbox table.
+        intake: makes events of the stream's messages.
         sink: entered.
+        keeper: stores a position before the stream may confirm it.
         metrics: what is counted.
         window_bytes: events in flight weigh at most this much, plus one batch.
 
@@ -109,18 +116,20 @@ class Relay:
         self,
         *,
         stream: FrameStream,
-        decoder: Decoder,
-        routes: Routes,
+        intake: Intake,
         sink: Sink,
+        keeper: PositionKeeper,
         metrics: RelayMetrics,
         window_bytes: int,
     ) -> None:
         self._stream = stream
-        self._intake = Intake(decoder, routes, metrics)
+        self._intake = intake
+        self._keeper = keeper
         self._sink = sink
         self._metrics = metrics
         self._window_bytes = window_bytes
         self._watermark = Watermark(stream.confirmed)
+        self._anchor: Anchor | None = None
         self._in_flight: deque[_Sent] = deque()
         self._in_flight_bytes = 0
         self._room = asyncio.Event()
@@ -128,11 +137,12 @@ class Relay:
         self._limit: asyncio.Timeout | None = None
         self._is_stopping = False
         self._is_pump_done = False
+        keeper.confirm = self._stored
 
     @property
     def confirmed(self) -> Lsn:
-        """Every event up to here is acknowledged, whether the server knows or not."""
-        return self._watermark.confirmed
+        """Every event up to here is acknowledged and the position stored."""
+        return min(self._watermark.confirmed, self._keeper.position.end_lsn)
 
     @property
     def unacknowledged(self) -> int:
@@ -173,7 +183,8 @@ class Relay:
                 asyncio.timeout(None) as self._limit,
                 asyncio.TaskGroup() as group,
             ):
-                group.create_task(self._settle(), name="settler")
+                settler = group.create_task(self._settle(), name="settler")
+                keeper = group.create_task(self._keeper.run(), name="keeper")
                 watcher = group.create_task(self._notice_end(), name="stream-watcher")
                 reason = await self._pumped()
                 watcher.cancel()
@@ -182,15 +193,34 @@ class Relay:
                 # Acknowledgements that cannot be told to the server any more are not
                 # worth a long wait: the events come again.
                 self._bound(LOST_GRACE_S if isinstance(reason, StreamLost) else grace_s)
+                await settler
+                keeper.cancel()
         except TimeoutError:
             reason = reason or self._undelivered(grace_s)
         except ExceptionGroup as failed:
             reason = _first(failed)
         finally:
             self._limit = None
+        reason = await self._keep_last(reason)
         await self._stream.finish(limit_s=max(1.0, grace_s / 2))
         if reason is not None:
             raise reason
+
+    async def _keep_last(self, reason: Exception | None) -> Exception | None:
+        """Store what is acknowledged; return the reason of the end.
+
+        A store that fails now is no reason when there is one already: what is not
+        stored is delivered again.
+        """
+        try:
+            async with asyncio.timeout(LAST_WRITE_S):
+                await self._keeper.finish()
+        except TimeoutError:
+            late = f"the position was not stored within {LAST_WRITE_S:g} s"
+            return reason or SinkUncertain(late)
+        except (CdcError, SlotError) as exc:
+            return reason or exc
+        return reason
 
     def _undelivered(self, grace_s: float) -> Undelivered:
         return Undelivered(
@@ -204,7 +234,7 @@ class Relay:
         """Pump until it ends; return what ended it, so that the rest can be settled."""
         try:
             await self._pump()
-        except (DecodeError, MappingError, RequirementMissing) as exc:
+        except (DecodeError, MappingError, RequirementMissing, OperatorNeeded) as exc:
             await self._send_whole()
             return exc
         except Exception as exc:  # noqa: BLE001 - a value for now, raised by run
@@ -269,6 +299,7 @@ class Relay:
         self._in_flight.append(
             _Sent(
                 ticket=ticket,
+                anchor=gathered.anchor,
                 delivery=delivery,
                 count=count,
                 transactions=gathered.transactions,
@@ -288,6 +319,7 @@ class Relay:
             await self._send()
         # Inside a transaction the position says nothing about its end.
         if self._intake.open_transaction is None:
+            self._intake.passed(frame.wal_end)
             self._offer(frame.wal_end)
 
     def _offer(self, position: Lsn) -> None:
@@ -296,7 +328,10 @@ class Relay:
             self._confirm()
 
     def _confirm(self) -> None:
-        position = self._watermark.confirmed
+        self._keeper.moved(self._watermark.confirmed, self._anchor)
+
+    def _stored(self, position: Lsn) -> None:
+        """Let the slot follow to a position that is stored."""
         if position > self._stream.confirmed:
             self._stream.confirm(position)
             self._metrics.confirmed(position)
@@ -318,6 +353,8 @@ class Relay:
                     transactions=sent.transactions,
                     now_s=time.time(),
                 )
+                if sent.anchor is not None:
+                    self._anchor = sent.anchor
                 self._watermark.resolve(sent.ticket)
                 self._confirm()
             if self._is_pump_done:

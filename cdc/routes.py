@@ -14,6 +14,8 @@ from cdc.outbox import TableName
 from cdc.requirements import partition_root
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
@@ -31,6 +33,9 @@ class Routes:
         mapping: how rows become events.
         facts: the tables' oids, as seen at the start of the session.
         connection: an ordinary one, for names that are not in the facts.
+        covered: awaited before rows of a layout that pgoutput tells anew; raises when
+            the publication is not as it was, for a table that was taken out of it and
+            put back is told anew, and nothing else says that rows are missing.
 
     """
 
@@ -39,11 +44,13 @@ class Routes:
         mapping: Mapping,
         facts: SourceFacts,
         connection: AsyncConnection[TupleRow],
+        covered: Callable[[], Awaitable[None]],
     ) -> None:
         self._mapping = mapping
         self._tables = {oid: table for table, oid in facts.tables.items()}
         self._names = frozenset(facts.tables)
         self._connection = connection
+        self._covered = covered
         self.bindings: dict[Relation, Binding | None] = {}
         """What is known already; the relay looks here before it asks."""
 
@@ -54,17 +61,31 @@ class Routes:
             ColumnMissing: a mapped column is not in the layout.
             RequirementMissing: the relation is gone and may have been ours.
             SlotError: the catalog could not be asked.
+            PositionMismatch: the publication is not as it was.
 
         """
         table = await self._table_of(relation)
-        binding = None if table is None else self._mapping.bind(relation, table)
+        binding = None
+        if table is not None:
+            if relation.oid is not None:
+                await self._covered()
+            binding = self._mapping.bind(relation, table)
         if len(self.bindings) >= _MAX_REMEMBERED:
-            # Rows that are held back still need the outbox's own bindings.
-            self.bindings = {
-                known: bound for known, bound in self.bindings.items() if bound
-            }
+            self._forget()
         self.bindings[relation] = binding
         return binding
+
+    def _forget(self) -> None:
+        """Drop what is not ours, and layouts that have been told anew since.
+
+        The row that is held back still needs its own: the newest of its table so far.
+        """
+        newest = {
+            (known.oid, known.schema, known.name): (known, bound)
+            for known, bound in self.bindings.items()
+            if bound
+        }
+        self.bindings = dict(newest.values())
 
     def is_outbox(self, relation: Relation | None) -> bool:
         """Tell whether it is an outbox table, by what is known without asking."""

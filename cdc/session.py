@@ -1,17 +1,22 @@
-"""One session: connect, check, start the stream, run the relay, leave in order."""
+"""One session: connect, lead, claim, check, stream, run the relay, leave in order."""
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
+from cdc.claim import claim
+from cdc.coverage import Coverage
 from cdc.errors import DecodingFailed
+from cdc.intake import Intake
+from cdc.keeper import PositionKeeper
+from cdc.leadership import lead
 from cdc.relay import Relay
-from cdc.requirements import require, still_covered
+from cdc.requirements import require
 from cdc.routes import Routes
 from cdc.stream import ReplicationStream
 from cdc.wal import pgoutput, wal2json
@@ -26,11 +31,12 @@ if TYPE_CHECKING:
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
+    from cdc.claim import Claim
     from cdc.intake import Decoder
     from cdc.metrics import RelayMetrics
     from cdc.outbox import Mapping
     from cdc.requirements import SourceFacts, Wanted
-    from cdc.sinks import Sink
+    from cdc.sinks import PositionStore, Sink
     from slots.connect import Target
 
 Answer = TypeVar("Answer")
@@ -49,6 +55,7 @@ class Source:
     """Where the rows come from.
 
     Attributes:
+        name: of the relay, across restarts and clusters.
         target: the server, and how to get in.
         wanted: slot, plugin, publication, tables and columns.
         mapping: how rows become events.
@@ -58,6 +65,7 @@ class Source:
 
     """
 
+    name: str
     target: Target
     wanted: Wanted
     mapping: Mapping
@@ -72,6 +80,7 @@ class Session:
     Args:
         source: where rows come from.
         sink: where events go; entered and left here.
+        store: where positions are kept; likewise.
         metrics: what is counted.
         started: called once the stream runs.
 
@@ -81,15 +90,20 @@ class Session:
         self,
         source: Source,
         sink: Sink,
+        store: PositionStore,
         metrics: RelayMetrics,
         *,
         started: Callable[[], None],
     ) -> None:
         self._source = source
         self._sink = sink
+        self._store = store
         self._metrics = metrics
         self._started = started
         self._relay: Relay | None = None
+        self._coverage = Coverage(
+            source.target, source.wanted, interval_s=source.status_interval_s
+        )
         self._is_stopping = False
         self.stream: ReplicationStream | None = None
 
@@ -115,13 +129,22 @@ class Session:
         async with AsyncExitStack() as stack:
             connection = await connect(source.target)
             stack.push_async_callback(connection.close)
+            line = await connect(source.target, replication=True)
+            stack.push_async_callback(line.close)
+            # Where a broker is away nothing is held: the lock and the slot are free
+            # for another relay while this one pauses.
+            await self._answer(lead(line, source.name), line)
+            await stack.enter_async_context(self._store)
+            for made in await self._store.make():
+                _log.warning("position_store_made", what=made)
+            begun = await self._answer(self._claim(connection, line), line)
             facts = await self._answer(require(connection, source.wanted), connection)
             if facts.slot.active:
                 raise _busy(facts)
-            # The broker comes before the slot is taken: one that is away would have us
-            # hold a slot that another relay could use.
+            if begun is None:
+                # The slot has come into being between two questions.
+                raise ServerUnavailable(f"slot {facts.slot.name} was just made")
             await stack.enter_async_context(self._sink)
-            line = await connect(source.target, replication=True)
             stream = await stack.enter_async_context(
                 ReplicationStream(
                     line,
@@ -135,30 +158,56 @@ class Session:
             self.stream = stream
             self._metrics.sessions.inc()
             self._metrics.confirmed(position)
+            keeper = PositionKeeper(self._store, begun.position)
             self._relay = Relay(
                 stream=stream,
-                decoder=self._decoder(facts),
-                routes=Routes(source.mapping, facts, connection),
+                intake=self._intake(facts, connection, begun),
                 sink=self._sink,
+                keeper=keeper,
                 metrics=self._metrics,
                 window_bytes=source.window_bytes,
             )
             self._started()
             if not self._is_stopping:
-                await self._carry(self._relay, facts)
+                await self._carry(self._relay, facts, keeper)
 
-    async def _carry(self, relay: Relay, facts: SourceFacts) -> None:
+    async def _claim(
+        self, connection: AsyncConnection[TupleRow], line: AsyncConnection[TupleRow]
+    ) -> Claim | None:
+        source = self._source
+        return await claim(connection, line, self._store, source.wanted, source.name)
+
+    def _intake(
+        self,
+        facts: SourceFacts,
+        connection: AsyncConnection[TupleRow],
+        begun: Claim,
+    ) -> Intake:
+        async def covered() -> None:
+            looking = self._coverage.look(connection, begun.position)
+            await self._answer(looking, connection)
+
+        mapping = replace(self._source.mapping, epoch=begun.position.epoch)
+        routes = Routes(mapping, facts, connection, covered)
+        return Intake(self._decoder(facts), routes, self._metrics, begun.gate)
+
+    async def _carry(
+        self, relay: Relay, facts: SourceFacts, keeper: PositionKeeper
+    ) -> None:
         try:
-            await self._covered(relay, facts)
+            await self._covered(relay, facts, keeper)
         except DecodingFailed as exc:
             await self._advance(relay)
             raise self._located(exc, relay) from exc
 
-    async def _covered(self, relay: Relay, facts: SourceFacts) -> None:
+    async def _covered(
+        self, relay: Relay, facts: SourceFacts, keeper: PositionKeeper
+    ) -> None:
         """Run the relay and the look at the catalog until one of them ends both."""
         try:
             async with asyncio.TaskGroup() as group:
-                watcher = group.create_task(self._cover(facts), name="coverage")
+                watching = self._coverage.watch(facts, keeper)
+                watcher = group.create_task(watching, name="coverage")
                 await relay.run(grace_s=self._source.grace_s)
                 watcher.cancel()
         except ExceptionGroup as failed:
@@ -192,27 +241,6 @@ class Session:
                 )
         except SlotError as exc:
             _log.warning("position_not_told", reason=str(exc))
-
-    async def _cover(self, facts: SourceFacts) -> None:
-        """Look again and again whether the stream still carries what is wanted.
-
-        Postgres 15 and later say nothing when a table leaves the publication.
-        """
-        connection: AsyncConnection[TupleRow] | None = None
-        try:
-            while True:
-                await asyncio.sleep(self._source.status_interval_s)
-                try:
-                    if connection is None or connection.closed:
-                        connection = await connect(self._source.target)
-                    looking = still_covered(connection, self._source.wanted, facts)
-                    await self._answer(looking, connection)
-                except ServerUnavailable:
-                    # The stream will notice by itself if the server is really away.
-                    _log.debug("coverage_not_checked")
-        finally:
-            if connection is not None:
-                await connection.close()
 
     async def _answer(
         self,

@@ -1,8 +1,8 @@
 """Sessions over time: what happens when one ends.
 
 One loop: run a session; when it ends, ask :func:`cdc.errors.disposition` and the state
-table, then pause and try again, wait for the slot, park, or stop with an exit code. The
-only place that logs an exception.
+table, then pause and try again, wait for the slot, recover, park, or stop with an exit
+code. The only place that logs an exception.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from cdc.errors import (
     disposition,
     exit_code,
 )
-from cdc.lifecycle import Repeats, State, delays, move
+from cdc.failure import facts_of, is_passing, kind_of, state_of
+from cdc.lifecycle import OPERATOR, Repeats, State, delays, move
 from slots.errors import SlotBusy, SlotError
 
 if TYPE_CHECKING:
@@ -35,7 +36,16 @@ if TYPE_CHECKING:
 STUCK_AFTER: Final = 3
 """The same failure at the same place, this many times in a row, is no accident."""
 
-_TOLD: Final = (State.STREAMING, State.DRAINING, State.PARKED, State.STOPPED)
+LOOKS_AGAIN_S: Final = 5.0
+"""A parked relay looks so often whether somebody has decided."""
+
+_TOLD: Final = (
+    State.STREAMING,
+    State.DRAINING,
+    State.RESNAPSHOT,
+    State.STOPPED,
+    *OPERATOR,
+)
 
 _log = structlog.get_logger("cdc.supervisor")
 
@@ -84,6 +94,11 @@ class Supervisor:
         new_attempt: makes a session; it calls what it is given once it streams.
         patience: how long to wait for what.
         metrics: state and errors are shown there.
+        recovery: makes the attempt that answers what ended a session, when the settings
+            allow one; None leaves it to an operator.
+
+    Attributes:
+        failure: what an operator has to decide about, or what ended the run.
 
     """
 
@@ -92,7 +107,12 @@ class Supervisor:
         new_attempt: Callable[[Callable[[], None]], Attempt],
         patience: Patience,
         metrics: RelayMetrics,
+        *,
+        recovery: Callable[[Exception], Attempt | None] = lambda _exc: None,
     ) -> None:
+        self._recovery = recovery
+        self._recovering: Attempt | None = None
+        self.failure: Exception | None = None
         self._new_attempt = new_attempt
         self._patience = patience
         self._metrics = metrics
@@ -116,7 +136,8 @@ class Supervisor:
                 self._task.cancel()
             return
         self._stopping.set()
-        if self.state is State.STREAMING and self._attempt is not None:
+        streams = self.state in (State.STREAMING, State.RESNAPSHOT)
+        if streams and self._attempt is not None:
             self._enter(State.DRAINING, "told to stop")
             self._attempt.stop()
         elif self._task is not None:
@@ -135,8 +156,12 @@ class Supervisor:
         """Run one session and deal with its end; return an exit code to end with."""
         if self._stopping.is_set():
             return ExitCode.CLEAN
-        self._enter(State.STARTING, self.reason)
-        self._attempt = self._new_attempt(self._streams)
+        recovering, self._recovering = self._recovering, None
+        if recovering is not None:
+            self._enter(State.RESNAPSHOT, self.reason)
+        elif self.state not in OPERATOR:
+            self._enter(State.STARTING, self.reason)
+        self._attempt = recovering or self._new_attempt(self._streams)
         try:
             await self._run_attempt(self._attempt)
         except Exception as exc:  # noqa: BLE001 - whatever ended it is judged here
@@ -144,6 +169,8 @@ class Supervisor:
         finally:
             self._attempt = None
             self._metrics.forget_in_flight()
+        if recovering is not None and not self._stopping.is_set():
+            return None
         return ExitCode.CLEAN
 
     async def _run_attempt(self, attempt: Attempt) -> None:
@@ -162,6 +189,7 @@ class Supervisor:
         self._has_streamed = True
         self._waiting_since = None
         self._streaming_since = time.monotonic()
+        self.failure = None
         if not self._stopping.is_set():
             self._enter(State.STREAMING, "")
 
@@ -175,8 +203,16 @@ class Supervisor:
         self._metrics.errors.labels(kind=kind_of(exc)).inc()
         if self._stopping.is_set():
             return self._stopped_by(exc)
+        if self.state in OPERATOR and is_passing(exc):
+            # What was to be decided is not decided yet.
+            return await self._look_again()
         if isinstance(exc, SlotBusy):
             return await self._wait_for_slot(exc)
+        self._recovering = self._recovery(exc)
+        if self._recovering is not None:
+            _log.warning("recovering", **facts_of(exc))
+            self.reason = str(exc)
+            return None
         verdict = disposition(exc, has_streamed=self._has_streamed)
         if verdict is not Disposition.RETRY or self._start_takes_too_long():
             return await self._give_up(exc, place)
@@ -190,7 +226,7 @@ class Supervisor:
     def _stopped_by(self, exc: Exception) -> ExitCode:
         code = exit_code(exc, has_streamed=self._has_streamed)
         retryable = disposition(exc, has_streamed=True) is Disposition.RETRY
-        _log.warning("stopped", **_facts(exc))
+        _log.warning("stopped", **facts_of(exc))
         return ExitCode.UNACKNOWLEDGED if retryable else code
 
     async def _wait_for_slot(self, exc: SlotBusy) -> ExitCode | None:
@@ -205,19 +241,30 @@ class Supervisor:
         await self._pause(exc, "")
         return None
 
-    async def _give_up(self, exc: Exception, place: str) -> ExitCode:
+    async def _give_up(self, exc: Exception, place: str) -> ExitCode | None:
         code = exit_code(exc, has_streamed=self._has_streamed)
-        self.reason = str(exc)
-        facts = _facts(exc)
+        facts = facts_of(exc)
         if place:
             facts["at"] = place
         if not isinstance(exc, CdcError | SlotError):
             facts["exc_info"] = exc
-        _log.error("giving_up", exit_code=int(code), **facts)
-        if code is ExitCode.OPERATOR and self._patience.parks:
-            self._enter(State.PARKED, str(exc))
-            await self._stopping.wait()
-        return code
+        if str(exc) != str(self.failure):
+            _log.error("giving_up", exit_code=int(code), **facts)
+        self.failure = exc
+        if code is not ExitCode.OPERATOR:
+            self.reason = str(exc)
+            return code
+        self._enter(state_of(exc), str(exc))
+        return await self._look_again() if self._patience.parks else code
+
+    async def _look_again(self) -> ExitCode | None:
+        """Stay parked for a while; return the exit code when told to stop."""
+        try:
+            async with asyncio.timeout(LOOKS_AGAIN_S):
+                await self._stopping.wait()
+        except TimeoutError:
+            return None
+        return ExitCode.OPERATOR
 
     def _start_takes_too_long(self) -> bool:
         waited_s = time.monotonic() - self._began_at
@@ -228,7 +275,7 @@ class Supervisor:
         if not self._has_streamed and self._waiting_since is None:
             left_s = self._began_at + self._patience.startup_timeout_s
             pause_s = min(pause_s, max(0.0, left_s - time.monotonic()))
-        facts = _facts(exc)
+        facts = facts_of(exc)
         if place:
             facts["at"] = place
         _log.warning(self.state.value, retry_in_s=round(pause_s, 2), **facts)
@@ -269,22 +316,3 @@ async def _unwrapped(attempt: Attempt) -> Exception | None:
     except Exception as exc:  # noqa: BLE001 - handed to the caller as a value
         return exc
     return None
-
-
-def kind_of(exc: BaseException) -> str:
-    """Name an error for a metric's label: a word from a short list."""
-    if isinstance(exc, CdcError):
-        return exc.kind
-    if isinstance(exc, SlotError):
-        return type(exc).__name__
-    return "bug"
-
-
-def _facts(exc: BaseException) -> dict[str, object]:
-    facts: dict[str, object] = {"kind": kind_of(exc), "reason": str(exc)}
-    hint = getattr(exc, "hint", "")
-    if hint:
-        facts["remedy"] = hint
-    if isinstance(exc, DecodingFailed) and exc.commit_lsn is not None:
-        facts["commit_lsn"] = str(exc.commit_lsn)
-    return facts

@@ -1,7 +1,8 @@
 """Fakes that keep the promises, for our tests and for yours.
 
 ``MemorySink`` is a sink in every respect but that it forgets at exit of the process.
-``FaultScript`` tells it when to fail, and how. ``ScriptedStream`` plays frames to a
+``FaultScript`` tells it when to fail, and how. ``MemoryPositions`` keeps positions
+likewise. ``ScriptedStream`` plays frames to a
 relay and records what is confirmed, refusing what a server would take to its harm.
 """
 
@@ -13,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from cdc.finding import ok
+from cdc.sinks import Kept, Pace
 from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
@@ -123,6 +125,58 @@ class MemorySink:
     def _keep(self, events: Iterable[Event]) -> None:
         self.events.extend(events)
         self._grown.set()
+
+
+class MemoryPositions:
+    """Keeps positions in a dictionary.
+
+    Args:
+        pace: how often it wants to be written to; as often as there is something.
+
+    Attributes:
+        kept: what is durable, by name.
+        written: every write, in order.
+        failing: raised by the next writes until it is None again.
+
+    """
+
+    def __init__(self, pace: Pace | None = None) -> None:
+        self.pace = pace or Pace(events_s=0.0, idle_s=0.0, idle_bytes=0)
+        self.kept: dict[str, Kept] = {}
+        self.written: list[Kept] = []
+        self.failing: CdcError | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
+
+    async def read(self, name: str) -> Kept | None:
+        """Return what the highest term has written last."""
+        return self.kept.get(name)
+
+    async def write(self, kept: Kept) -> None:
+        """Keep it, unless a later term has written already."""
+        if self.failing is not None:
+            raise self.failing
+        self.written.append(kept)
+        known = self.kept.get(kept.name)
+        if known is None or known.term <= kept.term:
+            self.kept[kept.name] = kept
+
+    async def check(self) -> list[Finding]:
+        """Nothing can be wrong with it."""
+        return [ok("memory.positions", "kept until the process ends")]
+
+    async def make(self) -> list[str]:
+        """Nothing has to be made."""
+        return []
 
 
 class ScriptedStream:

@@ -13,13 +13,14 @@ from cdc.outbox import DEFAULT_TOPIC, Columns, Mapping, TableName, Template
 from cdc.requirements import Wanted
 from cdc.session import Session
 from cdc.session import Source as RelaySource
+from cdc.testing import MemoryPositions
 from slots.connect import Target
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from cdc.sinks import Sink
+    from cdc.sinks import PositionStore, Sink
     from tests.postgres_source import Source
 
 OUTBOX = (TableName("public", "outbox"),)
@@ -42,6 +43,7 @@ def relay_source(
         record_headers=record_headers,
     )
     return RelaySource(
+        name=f"relay of {source.slot}",
         target=Target(dsn=SecretStr(dsn or source.dsn)),
         wanted=Wanted(
             slot=source.slot,
@@ -59,14 +61,23 @@ def relay_source(
 
 @asynccontextmanager
 async def running(
-    source: RelaySource, sink: Sink, metrics: RelayMetrics | None = None
+    source: RelaySource,
+    sink: Sink,
+    metrics: RelayMetrics | None = None,
+    store: PositionStore | None = None,
 ) -> AsyncIterator[Session]:
     """Run a session while the block runs; stop it in order afterwards.
 
     What ends the session by itself is raised at the end of the block.
     """
     started = asyncio.Event()
-    session = Session(source, sink, metrics or RelayMetrics(), started=started.set)
+    session = Session(
+        source,
+        sink,
+        store or MemoryPositions(),
+        metrics or RelayMetrics(),
+        started=started.set,
+    )
     task = asyncio.create_task(session.run(), name="relay session")
     try:
         await eventually(

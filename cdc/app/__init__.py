@@ -1,7 +1,15 @@
 """The only place where settings become objects."""
 
-from cdc.app.parts import constant_topics, relay_name, sink_of, source_of, target_of
-from cdc.app.service import check_all, make_source, run_relay
+from cdc.app.operations import check_all, make_source
+from cdc.app.parts import (
+    constant_topics,
+    relay_name,
+    sink_of,
+    source_of,
+    store_of,
+    target_of,
+)
+from cdc.app.service import run_relay
 
 __all__ = [
     "check_all",
@@ -11,5 +19,6 @@ __all__ = [
     "run_relay",
     "sink_of",
     "source_of",
+    "store_of",
     "target_of",
 ]

@@ -12,13 +12,15 @@ from cdc.outbox.template import TABLE_FIELDS
 from cdc.requirements import Wanted
 from cdc.session import Source
 from cdc.settings import column_names
+from cdc.sinks.jsonl import STDOUT
 from slots.connect import Target
 from slots.connect.target import defaults, parse
 from slots.errors import BadConnectionSettings
 
 if TYPE_CHECKING:
     from cdc.settings import Settings
-    from cdc.sinks import Sink
+    from cdc.sinks import PositionStore, ReadBack, Sink
+    from cdc.sinks.kafka_options import KafkaOptions
 
 
 _FACTORY: Final = (
@@ -71,6 +73,7 @@ def source_of(settings: Settings) -> Source:
     """Return where rows come from."""
     mapping = mapping_of(settings)
     return Source(
+        name=relay_name(settings),
         target=target_of(settings),
         wanted=Wanted(
             slot=settings.slot.name,
@@ -114,9 +117,50 @@ def sink_of(settings: Settings) -> Sink:
     return _from_factory(settings.sink)
 
 
+def store_of(settings: Settings) -> PositionStore:
+    """Return where positions are kept: beside the events, where that can be.
+
+    A sink of the user's own keeps none; its positions live in the source database.
+    """
+    if settings.sink == "kafka":
+        from cdc.sinks.kafka_positions import KafkaPositions  # noqa: PLC0415
+
+        return KafkaPositions(kafka_options(settings), settings.kafka.state_topic)
+    if settings.sink == "jsonl":
+        from cdc.sinks.jsonl_positions import (  # noqa: PLC0415
+            NoPositions,
+            SidecarPositions,
+        )
+
+        path = settings.jsonl.path
+        return NoPositions() if path == STDOUT else SidecarPositions(path)
+    from cdc.sinks.table_positions import TablePositions  # noqa: PLC0415
+
+    return TablePositions(target_of(settings))
+
+
+def read_back_of(settings: Settings) -> ReadBack | None:
+    """Return what tells which events are there already; None for a sink that cannot."""
+    if settings.sink == "kafka":
+        from cdc.sinks.kafka_read_back import KafkaReadBack  # noqa: PLC0415
+
+        return KafkaReadBack(kafka_options(settings))
+    if settings.sink == "jsonl" and settings.jsonl.path != STDOUT:
+        from cdc.sinks.jsonl_read_back import JsonlReadBack  # noqa: PLC0415
+
+        return JsonlReadBack(settings.jsonl.path)
+    return None
+
+
 def _kafka(settings: Settings) -> Sink:
     from cdc.sinks.kafka import KafkaSink  # noqa: PLC0415 - only what is used
-    from cdc.sinks.kafka_options import (  # noqa: PLC0415
+
+    return KafkaSink(kafka_options(settings))
+
+
+def kafka_options(settings: Settings) -> KafkaOptions:
+    """Return how the cluster is reached; raise SettingsError for what cannot work."""
+    from cdc.sinks.kafka_options import (  # noqa: PLC0415 - only what is used
         KafkaOptions,
         producer_arguments,
     )
@@ -151,7 +195,7 @@ def _kafka(settings: Settings) -> Sink:
         sasl_token_provider=kafka.sasl.token_provider,
     )
     producer_arguments(options)  # what is wrong with them is a usage error, now
-    return KafkaSink(options)
+    return options
 
 
 def _from_factory(name: str) -> Sink:

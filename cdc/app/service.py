@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import sys
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from cdc.app.parts import constant_topics, relay_name, sink_of, source_of, target_of
+from cdc.app.parts import relay_name, sink_of, source_of, store_of
+from cdc.errors import ExitCode
 from cdc.lifecycle import State
 from cdc.metrics import RelayMetrics
-from cdc.requirements import check, init
+from cdc.position import Disagreement, screen
 from cdc.session import Session
 from cdc.supervisor import Patience, Supervisor
 from slots.connect import address
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import NoReturn
 
-    from cdc.errors import ExitCode
-    from cdc.finding import Finding
     from cdc.settings import Settings
     from cdc.sinks import Sink
     from slots.notify import AlarmSink
@@ -38,19 +38,6 @@ UNREADY_AFTER_S: Final = 60.0
 _log = structlog.get_logger("cdc.app")
 
 
-async def check_all(settings: Settings) -> list[Finding]:
-    """Test every requirement of a run, each server tried once."""
-    source = source_of(settings)
-    sink = sink_of(settings)
-    findings = await check(source.target, source.wanted)
-    return findings + await sink.check(constant_topics(settings))
-
-
-async def make_source(settings: Settings) -> list[str]:
-    """Make outbox table, publication and slot where missing; say what was made."""
-    return await init(target_of(settings), source_of(settings).wanted)
-
-
 async def run_relay(settings: Settings) -> ExitCode:
     """Run until a signal, or until the supervisor gives up; return the exit code."""
     service = Service(settings, sink_of(settings), RelayMetrics())
@@ -58,10 +45,13 @@ async def run_relay(settings: Settings) -> ExitCode:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, service.supervisor.stop)
     try:
-        return await service.run()
+        code = await service.run()
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+    if code is ExitCode.OPERATOR:
+        sys.stderr.writelines(f"{line}\n" for line in service.screen())
+    return code
 
 
 class Service:
@@ -78,6 +68,7 @@ class Service:
         self._settings = settings
         self._sink = sink
         self._metrics = metrics
+        self._store = store_of(settings)
         self._source = source_of(settings)
         self._session: Session | None = None
         self.supervisor = Supervisor(
@@ -176,9 +167,15 @@ class Service:
             "reason": reason,
             "troubles": list(self._sink.troubles),
             "confirmed_lsn": str(self._metrics.confirmed_lsn),
+            "screen": self.screen(),
             "oldest_unacked_s": self._metrics.oldest_unacked_s(),
             "server_notice": self._server_notice(),
         }
+
+    def screen(self) -> list[str]:
+        """Tell what an operator has to decide, line by line; often nothing."""
+        failure = self.supervisor.failure
+        return screen(failure) if isinstance(failure, Disagreement) else []
 
     def _server_notice(self) -> str:
         """Give what the server said last, such as a standby that it waits for."""
@@ -189,6 +186,6 @@ class Service:
 
     def _attempt(self, started: Callable[[], None]) -> Session:
         self._session = Session(
-            self._source, self._sink, self._metrics, started=started
+            self._source, self._sink, self._store, self._metrics, started=started
         )
         return self._session

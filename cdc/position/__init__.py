@@ -9,6 +9,8 @@ from cdc.position.agreement import (
     SlotSeen,
     agree,
     changed_parts,
+    changed_publication,
+    continued,
     history_end,
 )
 from cdc.position.causes import (
@@ -44,7 +46,9 @@ __all__ = [
     "acknowledged",
     "agree",
     "changed_parts",
+    "changed_publication",
     "choices",
+    "continued",
     "history_end",
     "horizon_at",
     "mismatch",

@@ -6,7 +6,7 @@ answers is for an operator: the relay neither guesses nor goes on.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc.position.causes import Cause, SlotGone, mismatch
@@ -14,7 +14,7 @@ from cdc.position.causes import Cause, SlotGone, mismatch
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from cdc.position.causes import Disagreement
+    from cdc.position.causes import Disagreement, PositionMismatch
     from cdc.position.record import Position
     from slots.lsn import Lsn
 
@@ -183,15 +183,53 @@ def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
 def _publication(
     position: Position, seen: Seen, at: Lsn | None
 ) -> Iterator[Disagreement]:
-    changed = changed_parts(position.fingerprint, seen.fingerprint)
-    if changed:
-        yield mismatch(
-            position,
-            Cause.PUBLICATION,
-            f"{' and '.join(changed)} of the publication changed since"
-            f" {position.end_lsn}: rows committed in between may never arrive",
-            goes_on_at=at,
-        )
+    changed = changed_publication(position, seen.fingerprint, goes_on_at=at)
+    if changed is not None:
+        yield changed
+
+
+def changed_publication(
+    position: Position, fingerprint: Mapping[str, str], *, goes_on_at: Lsn | None
+) -> PositionMismatch | None:
+    """Return the error for a publication that is not as it was, None for one that is.
+
+    It was last seen whole with the newest sample.
+    """
+    changed = changed_parts(position.fingerprint, fingerprint)
+    if not changed:
+        return None
+    since = position.samples[-1].lsn if position.samples else position.end_lsn
+    return mismatch(
+        position,
+        Cause.PUBLICATION,
+        f"{' and '.join(changed)}: changed in the publication, or taken out and put"
+        f" back, since {since}; rows committed in between may never arrive",
+        goes_on_at=goes_on_at,
+    )
+
+
+def continued(position: Position, seen: Seen) -> Position:
+    """Return the position as it goes on, with the server it has agreed with.
+
+    Across a promotion it goes back to where the timelines part: what was sampled behind
+    that point told of transactions that the new primary has never had.
+    """
+    end_lsn = history_end(position, seen)
+    horizon, samples = position.horizon, position.samples
+    if seen.timeline != position.timeline:
+        switch = _switch(position, seen)
+        samples = tuple(one for one in samples if switch is None or one.lsn <= switch)
+        horizon = max((one.xmin for one in samples), default=None)
+    return replace(
+        position,
+        term=position.term + 1,
+        system_id=seen.system_id,
+        timeline=seen.timeline,
+        end_lsn=end_lsn,
+        horizon=horizon,
+        samples=samples,
+        fingerprint=seen.fingerprint,
+    )
 
 
 def changed_parts(before: Mapping[str, str], now: Mapping[str, str]) -> list[str]:

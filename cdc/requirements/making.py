@@ -38,6 +38,9 @@ if TYPE_CHECKING:
     from slots.connect import Target
     from slots.state import Blocker
 
+FAILOVER_SINCE: Final = 170000
+"""From here on standbys can copy a slot, which costs nothing where none does."""
+
 SLOT_TIMEOUT_S: Final = 30.0
 """A slot waits for every write transaction that is open when it is made."""
 
@@ -46,7 +49,11 @@ _LOCK_TIMEOUT_S: Final = 10
 
 
 async def init(
-    target: Target, wanted: Wanted, *, slot_timeout_s: float = SLOT_TIMEOUT_S
+    target: Target,
+    wanted: Wanted,
+    *,
+    with_slot: bool = True,
+    slot_timeout_s: float = SLOT_TIMEOUT_S,
 ) -> list[str]:
     """Make outbox tables, publication and slot where missing; say what was made.
 
@@ -72,7 +79,7 @@ async def init(
                 done += await _make_publication(conn, wanted, server)
             tables = await read_tables(conn, wanted, server.version)
             _refuse(coverage(tables, wanted, server.version, existing=()))
-            if slot is None:
+            if slot is None and with_slot:
                 await _make_slot(conn, wanted, server, slot_timeout_s)
                 done.append(f"slot {wanted.slot} created ({wanted.plugin})")
     return done
@@ -177,7 +184,13 @@ async def _make_slot(
     # It would end the wait for open transactions too, and too soon.
     await conn.execute("SET lock_timeout = 0")
     try:
-        await create_slot(conn, wanted.slot, plugin=wanted.plugin, timeout_s=timeout_s)
+        await create_slot(
+            conn,
+            wanted.slot,
+            plugin=wanted.plugin,
+            failover=server.version >= FAILOVER_SINCE,
+            timeout_s=timeout_s,
+        )
     except SlotNotReady as exc:
         reading = await read(conn)
         blockers = "; ".join(map(_named, reading.blockers)) or "ended just now"

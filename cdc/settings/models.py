@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
-    BaseModel,
-    ConfigDict,
     Field,
     PositiveInt,
     SecretStr,
@@ -26,6 +24,8 @@ from pydantic_settings import (
 )
 
 from cdc.outbox import DEFAULT_TOPIC
+from cdc.settings.group import Group
+from cdc.settings.kafka import KafkaSettings
 from cdc.settings.values import (
     UNSET,
     Columns,
@@ -45,11 +45,7 @@ from slots.state import LIMIT_NAMES, Limits
 TOML_FILE: Final = "cdc.toml"
 
 
-class _Group(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
-
-
-class PostgresSettings(_Group):
+class PostgresSettings(Group):
     """The source."""
 
     dsn: SecretStr = Field(
@@ -63,7 +59,7 @@ class PostgresSettings(_Group):
     )
 
 
-class SlotSettings(_Group):
+class SlotSettings(Group):
     """The replication slot."""
 
     name: SlotName = "walferry"
@@ -76,7 +72,7 @@ class SlotSettings(_Group):
     wait_s: Seconds = Field(0.0, description="for a slot in use; 0 is for ever")
 
 
-class ColumnSettings(_Group):
+class ColumnSettings(Group):
     """Columns by role; several names separated by commas: the first that exists.
 
     The defaults are those of Debezium's outbox tables. Empty: no such column.
@@ -91,7 +87,7 @@ class ColumnSettings(_Group):
     partition_key: Columns = ""
 
 
-class OutboxSettings(_Group):
+class OutboxSettings(Group):
     """The outbox tables."""
 
     tables: Tables = Field(
@@ -101,7 +97,7 @@ class OutboxSettings(_Group):
     topic: Topic = Field(DEFAULT_TOPIC, description="a constant, or with {column}")
 
 
-class RecordSettings(_Group):
+class RecordSettings(Group):
     """What goes into a record beside the row's own."""
 
     headers: Annotated[Headers, NoDecode] = Field(
@@ -109,60 +105,7 @@ class RecordSettings(_Group):
     )
 
 
-class SslSettings(_Group):
-    """TLS to the broker."""
-
-    cafile: Annotated[Path | None, UNSET] = Field(
-        None, description="none: the system's certificate authorities"
-    )
-    certfile: Annotated[Path | None, UNSET] = None
-    keyfile: Annotated[Path | None, UNSET] = None
-    key_password: Annotated[SecretStr | None, UNSET] = None
-    check_hostname: bool = True
-
-
-class SaslSettings(_Group):
-    """Credentials for the broker."""
-
-    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER"] = (
-        "PLAIN"
-    )
-    username: Annotated[str | None, UNSET] = None
-    password: Annotated[SecretStr | None, UNSET] = None
-    token_provider: Annotated[str | None, UNSET] = Field(
-        None, description="module:callable"
-    )
-
-
-class KafkaSettings(_Group):
-    """The Kafka cluster."""
-
-    bootstrap_servers: str = Field("", description="host:port, comma-separated")
-    delivery: Literal["at_least_once"] = "at_least_once"
-    create_topics: bool = False
-    topic_partitions: PositiveInt = Field(6, description="of topics we make")
-    topic_replication: Annotated[int, Field(ge=0)] = Field(
-        0, description="of topics we make; 0: three, or as many as there are brokers"
-    )
-    compression: Literal["none", "gzip", "lz4", "snappy", "zstd"] = "none"
-    max_request_bytes: PositiveInt = Field(
-        1_048_576, description="of one record; what a broker takes by default"
-    )
-    batch_bytes: PositiveInt = Field(
-        262_144, description="of records of one partition sent together"
-    )
-    request_timeout_s: PositiveSeconds = Field(30.0, description="of one request")
-    delivery_timeout_s: PositiveSeconds = Field(
-        120.0, description="until the outcome of a send counts as unknown"
-    )
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = (
-        "PLAINTEXT"
-    )
-    ssl: SslSettings = SslSettings()
-    sasl: SaslSettings = SaslSettings()
-
-
-class JsonlSettings(_Group):
+class JsonlSettings(Group):
     """JSON lines."""
 
     path: Annotated[str, Field(min_length=1)] = Field(
@@ -170,7 +113,7 @@ class JsonlSettings(_Group):
     )
 
 
-class WindowSettings(_Group):
+class WindowSettings(Group):
     """How much may be on its way."""
 
     bytes: Annotated[int, Field(ge=1 << 20)] = Field(
@@ -178,7 +121,7 @@ class WindowSettings(_Group):
     )
 
 
-class BackoffSettings(_Group):
+class BackoffSettings(Group):
     """Pauses between attempts."""
 
     initial_s: PositiveSeconds = 0.2
@@ -187,7 +130,7 @@ class BackoffSettings(_Group):
     )
 
 
-class AlarmSettings(_Group):
+class AlarmSettings(Group):
     """When the slot is worth an alarm; names, forms and defaults are those of SLOTS_*.
 
     A threshold is ``WARNING:CRITICAL``, either half alone, or ``off``.
@@ -227,7 +170,20 @@ class AlarmSettings(_Group):
         return Limits.of({name: getattr(self, name) for name in LIMIT_NAMES})
 
 
-class HttpSettings(_Group):
+class RetentionSettings(Group):
+    """Deleting outbox rows that are acknowledged and old enough."""
+
+    keep_s: Annotated[PositiveSeconds | None, UNSET] = Field(
+        None, description="off unless set; `cdc prune` does it once"
+    )
+    interval_s: PositiveSeconds = Field(60.0, description="between two rounds")
+    batch_rows: PositiveInt = Field(1000, description="deleted in one transaction")
+    age_column: Annotated[str, Field(min_length=1)] = Field(
+        "created_at", description="tells a row's age"
+    )
+
+
+class HttpSettings(Group):
     """Health and metrics."""
 
     listen: Annotated[Listen | None, UNSET] = Field(
@@ -235,7 +191,7 @@ class HttpSettings(_Group):
     )
 
 
-class LogSettings(_Group):
+class LogSettings(Group):
     """The log, on stderr."""
 
     format: Literal["auto", "json", "console"] = Field(
@@ -264,8 +220,15 @@ class Settings(BaseSettings):
     sink: SinkName = "kafka"
     kafka: KafkaSettings = KafkaSettings()
     jsonl: JsonlSettings = JsonlSettings()
+    snapshot: Literal["never", "outbox"] = Field(
+        "never", description="outbox: a first start publishes the rows that are there"
+    )
+    on_slot_loss: Literal["stop", "resnapshot"] = Field(
+        "stop", description="resnapshot: once for each cause, then stop"
+    )
     window: WindowSettings = WindowSettings()
     backoff: BackoffSettings = BackoffSettings()
+    retention: RetentionSettings = RetentionSettings()
     http: HttpSettings = HttpSettings()
     alarms: AlarmSettings = AlarmSettings()
     log: LogSettings = LogSettings()

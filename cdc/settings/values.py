@@ -75,6 +75,12 @@ def _topic(text: str) -> None:
         raise ValueError(f"{text!r} makes no legal topic: {wrong}")
 
 
+def _topic_name(text: str) -> None:
+    wrong = check_topic(text)
+    if wrong is not None:
+        raise ValueError(f"{text!r} is no legal topic: {wrong}")
+
+
 def _listen(text: str) -> None:
     # The endpoint brings the metrics library along: only who listens needs it.
     from slots.endpoint import parse_listen  # noqa: PLC0415
@@ -134,6 +140,7 @@ Columns: TypeAlias = Annotated[str, _checked(column_names)]
 RequiredColumns: TypeAlias = Annotated[str, _checked(_some_column)]
 Tables: TypeAlias = Annotated[str, _checked(parse_tables)]
 Topic: TypeAlias = Annotated[str, _checked(_topic)]
+TopicName: TypeAlias = Annotated[str, _checked(_topic_name)]
 Headers: TypeAlias = Annotated[
     dict[str, Any], BeforeValidator(_json_object), _checked(_headers)
 ]

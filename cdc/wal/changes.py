@@ -90,6 +90,7 @@ class SkipKind(enum.StrEnum):
     TYPE = "type"
     MESSAGE = "message"
     FOREIGN_INSERT = "foreign_insert"
+    REPEAT = "repeat"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

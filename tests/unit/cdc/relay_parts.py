@@ -5,16 +5,21 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any, cast
 
+from cdc.intake import Intake
+from cdc.keeper import PositionKeeper
 from cdc.metrics import RelayMetrics
 from cdc.outbox import DEFAULT_TOPIC, Columns, Mapping, TableName, Template
+from cdc.position import Position
 from cdc.relay import Relay
 from cdc.requirements import SourceFacts
 from cdc.routes import Routes
+from cdc.testing import MemoryPositions
 from cdc.wal import pgoutput
 from cdc.wal.frames import Keepalive, WalData
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
+    from cdc.position import Gate
     from cdc.sinks import Sink
     from cdc.testing import ScriptedStream
     from cdc.wal.frames import Frame
@@ -76,20 +81,46 @@ def facts() -> SourceFacts:
     )
 
 
+def stored_position(end_lsn: int = 0, **changes: Any) -> Position:
+    """Give a position of these parts' server."""
+    facts_of: dict[str, Any] = {
+        "name": "db.walferry",
+        "term": 1,
+        "epoch": 0,
+        "system_id": "1",
+        "timeline": 1,
+        "database": "db",
+        "slot": "walferry",
+        "plugin": "pgoutput",
+        "end_lsn": Lsn(end_lsn),
+    }
+    return Position(**facts_of | changes)
+
+
 def relay(
     stream: ScriptedStream,
     sink: Sink,
     metrics: RelayMetrics | None = None,
     *,
     window_bytes: int = 1 << 20,
+    store: MemoryPositions | None = None,
+    gate: Gate | None = None,
 ) -> Relay:
     mapping = Mapping(columns=Columns(), topic=Template.parse(DEFAULT_TOPIC))
+    metrics = metrics or RelayMetrics()
+    # pgoutput names tables by oid: the catalog is never asked.
+    routes = Routes(mapping, facts(), cast("Any", None), _covered)
     return Relay(
         stream=stream,
-        decoder=pgoutput.Decoder(),
-        # pgoutput names tables by oid: the catalog is never asked.
-        routes=Routes(mapping, facts(), cast("Any", None)),
+        intake=Intake(pgoutput.Decoder(), routes, metrics, gate),
         sink=sink,
-        metrics=metrics or RelayMetrics(),
+        keeper=PositionKeeper(
+            store or MemoryPositions(), stored_position(stream.confirmed)
+        ),
+        metrics=metrics,
         window_bytes=window_bytes,
     )
+
+
+async def _covered() -> None:
+    return

@@ -11,7 +11,8 @@ import structlog
 from pydantic import SecretStr
 
 from cdc.app.logs import secrets_of, set_up_logs
-from cdc.settings.models import LogSettings, SaslSettings, Settings
+from cdc.settings.kafka import SaslSettings
+from cdc.settings.models import LogSettings, Settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

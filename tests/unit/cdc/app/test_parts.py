@@ -11,7 +11,8 @@ from cdc.app.parts import constant_topics, relay_name, sink_of, source_of
 from cdc.errors import SettingsError
 from cdc.outbox import Columns, TableName
 from cdc.settings import load_settings
-from cdc.settings.models import KafkaSettings, SaslSettings, Settings, SslSettings
+from cdc.settings.kafka import KafkaSettings, SaslSettings, SslSettings
+from cdc.settings.models import Settings
 from cdc.settings.names import all_names
 from cdc.sinks.jsonl import JsonlSink
 from cdc.sinks.kafka import KafkaSink

@@ -1,0 +1,54 @@
+"""What the commands beside ``cdc run`` do."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc.app.parts import constant_topics, sink_of, source_of, store_of, target_of
+from cdc.claim import stored_position
+from cdc.position import Cause, SlotGone
+from cdc.requirements import check, init
+from slots.catalog import get_slot
+from slots.connect import connect
+
+if TYPE_CHECKING:
+    from cdc.finding import Finding
+    from cdc.settings import Settings
+
+
+async def check_all(settings: Settings) -> list[Finding]:
+    """Test every requirement of a run, each server tried once."""
+    source = source_of(settings)
+    findings = await check(source.target, source.wanted)
+    findings += await sink_of(settings).check(constant_topics(settings))
+    return findings + await store_of(settings).check()
+
+
+async def make_source(settings: Settings) -> list[str]:
+    """Make outbox table, publication, slot and position store; say what was made.
+
+    A slot that is missing while a position is known is not made (rule 12), nor is one
+    whose snapshot the first run is to publish.
+
+    Raises:
+        SlotGone: a position is known and the slot is gone.
+
+    """
+    source = source_of(settings)
+    store = store_of(settings)
+    done = await store.make()
+    async with store, await connect(source.target) as connection:
+        known = await stored_position(store, source.name)
+        slot = await get_slot(connection, source.wanted.slot)
+    if known is not None and slot is None:
+        raise SlotGone(
+            f"slot {source.wanted.slot} is gone, and relay {source.name} was at"
+            f" {known.end_lsn}: a new slot would skip what was committed since",
+            cause=Cause.DROPPED,
+            position=known,
+        )
+    with_slot = slot is not None or settings.snapshot == "never"
+    done += await init(target_of(settings), source.wanted, with_slot=with_slot)
+    if not with_slot:
+        done.append("the slot is left to `cdc run`, which publishes its snapshot")
+    return done
