@@ -7,7 +7,9 @@ ordinary connection it would keep it for as long as its machine answers keepaliv
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
+import time
 from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
@@ -21,6 +23,11 @@ if TYPE_CHECKING:
 
 IDLE_LIMIT_S: Final = 60
 """Between taking the lock and the next word on that connection."""
+
+LOCK_PATIENCE_S: Final = 5.0
+"""How long an operator's command tries: a parked relay looks again so often."""
+
+_PAUSE_S: Final = 0.2
 
 _HOLDER: Final = """
 SELECT a.pid, a.application_name, a.client_addr::text
@@ -39,15 +46,34 @@ def key_of(name: str) -> int:
     return int.from_bytes(digest[:8], "big", signed=True)
 
 
-async def lead(line: AsyncConnection[TupleRow], name: str) -> None:
+async def lead(
+    line: AsyncConnection[TupleRow], name: str, *, patience_s: float = 0.0
+) -> None:
     """Take the lock of a relay's name on a replication connection.
 
     It is let go when the connection ends.
+
+    Args:
+        line: does not stream yet.
+        name: of the relay.
+        patience_s: try for so long: a relay that is parked, or pausing after a failure,
+            has it for moments only.
 
     Raises:
         SlotBusy: another process has it; the message says which.
 
     """
+    deadline = time.monotonic() + patience_s
+    while True:
+        try:
+            return await _try(line, name)
+        except SlotBusy:
+            if time.monotonic() >= deadline:
+                raise
+        await asyncio.sleep(_PAUSE_S)
+
+
+async def _try(line: AsyncConnection[TupleRow], name: str) -> None:
     number = key_of(name)
     key = sql.Literal(number)
     with translated():

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import structlog
 
-from cdc.claim import claim
+from cdc.claim import claim, write_position
 from cdc.coverage import Coverage
-from cdc.errors import DecodingFailed
+from cdc.errors import CdcError, DecodingFailed
 from cdc.intake import Intake
 from cdc.keeper import PositionKeeper
 from cdc.leadership import lead
+from cdc.position import Disagreement
 from cdc.relay import Relay
 from cdc.requirements import require
 from cdc.routes import Routes
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from cdc.intake import Decoder
     from cdc.metrics import RelayMetrics
     from cdc.outbox import Mapping
+    from cdc.position import Position
     from cdc.requirements import SourceFacts, Wanted
     from cdc.sinks import PositionStore, Sink
     from slots.connect import Target
@@ -199,6 +201,20 @@ class Session:
         except DecodingFailed as exc:
             await self._advance(relay)
             raise self._located(exc, relay) from exc
+        except Disagreement as exc:
+            if not exc.is_same_history:
+                await self._doubt(exc, keeper.position)
+            raise
+
+    async def _doubt(self, exc: Disagreement, position: Position) -> None:
+        """Leave word that this history is not ours: the stored horizon is void on it.
+
+        What the stream has shown cannot be seen from the catalog next time.
+        """
+        try:
+            await write_position(self._store, replace(position, doubt=str(exc)))
+        except (CdcError, SlotError) as failed:
+            _log.warning("doubt_not_stored", reason=str(failed))
 
     async def _covered(
         self, relay: Relay, facts: SourceFacts, keeper: PositionKeeper
@@ -218,14 +234,13 @@ class Session:
         begun = relay.open_transaction
         if begun is None:
             return exc
-        slot = self._source.wanted.slot
         # A transaction is sent unless it commits below the slot's position.
         behind = Lsn(begun.commit_lsn + 1)
         return DecodingFailed(
             str(exc),
             commit_lsn=begun.commit_lsn,
             hint=f"shrink what it holds where you can; to give up transaction"
-            f" {begun.xid} and all of its events: slots advance {slot} {behind}",
+            f" {begun.xid} and all of its events: cdc adopt --accept-gap {behind}",
         )
 
     async def _advance(self, relay: Relay) -> None:

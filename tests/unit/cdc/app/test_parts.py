@@ -161,7 +161,7 @@ def _values(kafka: KafkaSettings) -> dict[str, Any]:
     plain = {
         name: getattr(kafka, name)
         for name in KafkaSettings.model_fields
-        if name not in ("ssl", "sasl", "delivery")
+        if name not in ("ssl", "sasl", "delivery", "state_topic")
     }
     ssl = {f"ssl_{name}": getattr(kafka.ssl, name) for name in SslSettings.model_fields}
     sasl = {
