@@ -44,7 +44,12 @@ class Gathering:
 
     def end_transaction(self, transaction: Begin, end_lsn: Lsn) -> None:
         """Take note that the last event was the last of its transaction."""
-        self.anchor = Anchor(end_lsn, transaction.xid, transaction.committed_at_us)
+        self.anchor = Anchor(
+            end_lsn,
+            transaction.xid,
+            transaction.committed_at_us,
+            self._events[-1].event_id,
+        )
         self._whole = len(self._events)
         self.transactions += 1
 

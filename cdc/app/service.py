@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
+import time
 from contextlib import AsyncExitStack
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Final
@@ -34,6 +35,8 @@ if TYPE_CHECKING:
 
 UNREADY_AFTER_S: Final = 60.0
 """A commit that waits longer for its acknowledgement makes the relay not ready."""
+
+_NS_PER_MS: Final = 1_000_000
 
 _log = structlog.get_logger("cdc.app")
 
@@ -175,7 +178,9 @@ class Service:
     def screen(self) -> list[str]:
         """Tell what an operator has to decide, line by line; often nothing."""
         failure = self.supervisor.failure
-        return screen(failure) if isinstance(failure, Disagreement) else []
+        if not isinstance(failure, Disagreement):
+            return []
+        return screen(failure, now_ms=time.time_ns() // _NS_PER_MS)
 
     def _server_notice(self) -> str:
         """Give what the server said last, such as a standby that it waits for."""

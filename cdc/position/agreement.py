@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from cdc.position.causes import Cause, SlotGone, mismatch
+from cdc.position.causes import WAL_REMOVED, Cause, SlotGone, mismatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from cdc.position.causes import Disagreement, PositionMismatch
     from cdc.position.record import Position
     from slots.lsn import Lsn
+
+_MB = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,15 +161,17 @@ def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
             f" {position.end_lsn}",
             cause=Cause.DROPPED,
             position=position,
+            wal_bytes=seen.wal_position - position.end_lsn,
         )
     elif slot.is_lost:
         reason = f" ({slot.reason})" if slot.reason else ""
         yield SlotGone(
             f"slot {position.slot} is lost{reason}: the WAL behind {position.end_lsn}"
-            " is gone",
+            f" is gone{_advice(position, seen, slot)}",
             cause=Cause.INVALIDATED,
-            reason=slot.reason or "wal_removed",
+            reason=slot.reason or WAL_REMOVED,
             position=position,
+            wal_bytes=seen.wal_position - position.end_lsn,
         )
     elif slot.confirmed is not None and slot.confirmed > history_end(position, seen):
         yield mismatch(
@@ -178,6 +182,14 @@ def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
             " made anew, or read by somebody else",
             goes_on_at=slot.confirmed,
         )
+
+
+def _advice(position: Position, seen: Seen, slot: SlotSeen) -> str:
+    """Say what limit would have been enough, by the WAL written since."""
+    if slot.reason not in ("", WAL_REMOVED):
+        return ""
+    needed = (seen.wal_position - position.end_lsn) * 3 // 2
+    return f"; raise max_slot_wal_keep_size to at least {needed // _MB + 1}MB"
 
 
 def _publication(

@@ -11,6 +11,10 @@ if TYPE_CHECKING:
     from cdc.position.record import Position
     from slots.lsn import Lsn
 
+WAL_REMOVED = "wal_removed"
+"""The server's word for a slot that has passed max_slot_wal_keep_size (17 and later
+tell it; before that there is no other reason on a primary)."""
+
 
 class Cause(enum.StrEnum):
     """Why slot and stored position do not belong together."""
@@ -50,6 +54,7 @@ class Disagreement(OperatorNeeded):
         position: what was stored.
         goes_on_at: where streaming would go on if the gap were accepted; None where
             there is no slot to go on with.
+        wal_bytes: written behind the stored position so far, as far as is known.
 
     """
 
@@ -63,8 +68,10 @@ class Disagreement(OperatorNeeded):
         position: Position,
         reason: str = "",
         goes_on_at: Lsn | None = None,
+        wal_bytes: int = 0,
     ) -> None:
         super().__init__(message, hint=_hint(cause, position, goes_on_at))
+        self.wal_bytes = wal_bytes
         self.cause = cause
         self.reason = reason
         self.position = position

@@ -73,7 +73,8 @@ class Gate:
         anchor, begun = self._anchor, self._transaction
         if anchor is None or begun is None or commit.end_lsn != anchor.end_lsn:
             return
-        if begun.xid == anchor.xid and self._has_rows:
+        is_it = (begun.xid, begun.committed_at_us) == anchor[1:3]
+        if is_it and self._has_rows:
             self._anchor = None
             self.is_open = commit.end_lsn >= self._end_lsn
 

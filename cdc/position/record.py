@@ -28,6 +28,8 @@ class Anchor(NamedTuple):
     xid: int
     committed_at_us: int
     """Microseconds since 1970: tells the transaction from a namesake."""
+    event_id: str = ""
+    """Of its last event: a row with it is a witness while the table keeps it."""
 
 
 class Sample(NamedTuple):
@@ -120,7 +122,12 @@ class Position:
                 "plugin": self.plugin,
                 "end_lsn": str(self.end_lsn),
                 "anchor": anchor
-                and [str(anchor.end_lsn), anchor.xid, anchor.committed_at_us],
+                and [
+                    str(anchor.end_lsn),
+                    anchor.xid,
+                    anchor.committed_at_us,
+                    anchor.event_id,
+                ],
                 "horizon": self.horizon,
                 "samples": [
                     [one.xmin, one.xmax, str(one.lsn), one.at_ms]
@@ -170,7 +177,10 @@ def _position(found: dict[str, Any]) -> Position:
         slot=found["slot"],
         plugin=found["plugin"],
         end_lsn=Lsn.parse(found["end_lsn"]),
-        anchor=anchor and Anchor(Lsn.parse(anchor[0]), int(anchor[1]), int(anchor[2])),
+        anchor=anchor
+        and Anchor(
+            Lsn.parse(anchor[0]), int(anchor[1]), int(anchor[2]), str(anchor[3])
+        ),
         horizon=found.get("horizon"),
         samples=tuple(
             Sample(int(xmin), int(xmax), Lsn.parse(lsn), int(at_ms))
