@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from cdc.adoption import adopt
 from cdc.app.parts import constant_topics, sink_of, source_of, store_of, target_of
 from cdc.claim import stored_position
 from cdc.position import Cause, SlotGone
@@ -14,6 +15,7 @@ from slots.connect import connect
 if TYPE_CHECKING:
     from cdc.finding import Finding
     from cdc.settings import Settings
+    from slots.lsn import Lsn
 
 
 async def check_all(settings: Settings) -> list[Finding]:
@@ -52,3 +54,8 @@ async def make_source(settings: Settings) -> list[str]:
     if not with_slot:
         done.append("the slot is left to `cdc run`, which publishes its snapshot")
     return done
+
+
+async def adopt_server(settings: Settings, accept_gap: Lsn | None) -> list[str]:
+    """Make the stored position agree with the server; see :func:`cdc.adoption.adopt`."""
+    return await adopt(source_of(settings), store_of(settings), accept_gap=accept_gap)
