@@ -1,6 +1,6 @@
 """The only place where settings become objects."""
 
-from cdc.app.operations import check_all, make_source
+from cdc.app.operations import adopt_server, check_all, make_source
 from cdc.app.parts import (
     constant_topics,
     relay_name,
@@ -12,6 +12,7 @@ from cdc.app.parts import (
 from cdc.app.service import run_relay
 
 __all__ = [
+    "adopt_server",
     "check_all",
     "constant_topics",
     "make_source",

@@ -1,0 +1,5 @@
+"""Lets ``python -m cdc.cli`` be the command."""
+
+from cdc.cli import main
+
+main()
