@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from cdc.errors import SettingsError
@@ -132,8 +133,8 @@ def store_of(settings: Settings) -> PositionStore:
             SidecarPositions,
         )
 
-        path = settings.jsonl.path
-        return NoPositions() if path == STDOUT else SidecarPositions(path)
+        is_kept = _is_regular(settings.jsonl.path)
+        return SidecarPositions(settings.jsonl.path) if is_kept else NoPositions()
     from cdc.sinks.table_positions import TablePositions  # noqa: PLC0415
 
     return TablePositions(target_of(settings))
@@ -145,11 +146,16 @@ def read_back_of(settings: Settings) -> ReadBack | None:
         from cdc.sinks.kafka_read_back import KafkaReadBack  # noqa: PLC0415
 
         return KafkaReadBack(kafka_options(settings))
-    if settings.sink == "jsonl" and settings.jsonl.path != STDOUT:
+    if settings.sink == "jsonl" and _is_regular(settings.jsonl.path):
         from cdc.sinks.jsonl_read_back import JsonlReadBack  # noqa: PLC0415
 
         return JsonlReadBack(settings.jsonl.path)
     return None
+
+
+def _is_regular(path: str) -> bool:
+    """Tell whether events go to a file, not to stdout, a pipe or a device."""
+    return path != STDOUT and (Path(path).is_file() or not Path(path).exists())
 
 
 def _kafka(settings: Settings) -> Sink:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import os
 import stat
 import threading
@@ -22,6 +23,7 @@ from cdc.errors import (
     CdcError,
     OperatorNeeded,
     RequirementMissing,
+    SettingsError,
     SinkUnavailable,
     SinkUncertain,
 )
@@ -264,7 +266,12 @@ def _unreadable(path: Path) -> OperatorNeeded:
     )
 
 
-def _not_written(path: Path, exc: OSError) -> SinkUnavailable:
+def _not_written(path: Path, exc: OSError) -> CdcError:
+    if exc.errno in (errno.ENOENT, errno.ENOTDIR):
+        return SettingsError(
+            f"CDC_JSONL__PATH: {path} cannot be opened: {exc.strerror}",
+            hint="make its folder, or name another file",
+        )
     return SinkUnavailable(
         f"{path}, which keeps the position, cannot be written: {exc.strerror}",
         hint="free space on its disk, or allow this user to write to its folder",

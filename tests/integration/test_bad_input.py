@@ -232,12 +232,12 @@ async def test_a_lost_slot_stops_with_its_own_code_or_parks(
     async with RelayProcess(environment(source, CDC_SINK="jsonl")) as parked:
 
         async def is_parked() -> bool:
-            return (await parked.get("/readyz"))[1].startswith("parked")
+            return (await parked.get("/readyz"))[1].startswith("slot_lost")
 
         await eventually(is_parked, 20.0, what="it parks")
         assert (await parked.get("/livez"))[0] == 200
-        assert await parked.metric("walferry_state", state="parked") == 1.0
-        assert (await parked.status())["state"] == "parked"
+        assert await parked.metric("walferry_state", state="slot_lost") == 1.0
+        assert (await parked.status())["state"] == "slot_lost"
         assert parked.is_running
         assert await parked.stop() == 4
 
