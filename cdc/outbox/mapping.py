@@ -7,17 +7,17 @@ from binascii import unhexlify
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from cdc.errors import ColumnMissing, MappingError
+from cdc.errors import MappingError
 from cdc.outbox.event import Event
+from cdc.outbox.layout import Layout, given
 from cdc.outbox.row_headers import header_pairs
-from cdc.outbox.template import TABLE_FIELDS, Template
 from cdc.outbox.topic import check_topic
-from cdc.wal.changes import UNCHANGED, ColumnType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from cdc.outbox.table_name import TableName
+    from cdc.outbox.template import Template
     from cdc.wal.changes import Begin, Relation, Value
     from cdc.wal.transaction import Row
 
@@ -36,6 +36,7 @@ _HEX_PREFIX: Final = b"\\x"
 
 _RESERVED: Final = ("id", "type")
 _RESERVED_PREFIX: Final = "cdc."
+_LAST: Final = ("cdc.last", b"1")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -107,76 +108,6 @@ class Mapping:
         return Binding(self, relation, table)
 
 
-class _Layout:
-    """Looks columns up in one relation."""
-
-    def __init__(self, relation: Relation, table: TableName) -> None:
-        self._relation = relation
-        self.table = table
-        self._index = {column.name: i for i, column in enumerate(relation.columns)}
-
-    def find(self, names: tuple[str, ...]) -> int | None:
-        if not names:
-            return None
-        for name in names:
-            if name in self._index:
-                return self._index[name]
-        raise ColumnMissing(
-            f"table {self.table} has no column {' or '.join(map(repr, names))}"
-            f" in the WAL (it has {', '.join(self._index)})",
-        )
-
-    def is_bytea(self, index: int) -> bool:
-        return self._relation.columns[index].type is ColumnType.BYTEA
-
-    def resolve(
-        self, template: Template, default: tuple[str, ...] | None = None
-    ) -> _BoundTemplate:
-        parts: list[tuple[str, int | None]] = []
-        for literal, name in template.parts:
-            if name in TABLE_FIELDS:
-                own = self.table.schema if name == "schema" else self.table.name
-                parts.append((literal + own, None))
-            elif name is None:
-                parts.append((literal, None))
-            else:
-                parts.append((literal, self.find(default or (name,))))
-        return _BoundTemplate(tuple(parts))
-
-
-class _BoundTemplate:
-    """A template whose columns are positions in the row."""
-
-    __slots__ = ("constant", "indexes", "parts", "single")
-
-    def __init__(self, parts: tuple[tuple[str, int | None], ...]) -> None:
-        self.parts = parts
-        self.indexes = tuple(index for _, index in parts if index is not None)
-        self.constant = (
-            None if self.indexes else "".join(literal for literal, _ in parts)
-        )
-        self.single = (
-            self.indexes[0]
-            if len(parts) == 1 and not parts[0][0] and self.indexes
-            else None
-        )
-
-    def render(self, values: tuple[Value, ...]) -> bytes | None:
-        """Fill in a row: one bare column passes NULL on, else NULL is empty text."""
-        if self.single is not None:
-            return _given(values[self.single])
-        return b"".join(
-            literal.encode() + (b"" if index is None else _given(values[index]) or b"")
-            for literal, index in self.parts
-        )
-
-
-def _given(value: Value) -> bytes | None:
-    if value is UNCHANGED:
-        raise MappingError("an inserted row came without one of its values")
-    return value
-
-
 class Binding:
     """Turns rows of one layout into events.
 
@@ -187,7 +118,7 @@ class Binding:
     """
 
     def __init__(self, mapping: Mapping, relation: Relation, table: TableName) -> None:
-        layout = _Layout(relation, table)
+        layout = Layout(relation, table)
         columns = mapping.columns
         self.table = table
         self.forged_headers = 0
@@ -215,75 +146,109 @@ class Binding:
         self._topics: dict[object, str] = {}
         self._transaction: Begin | None = None
         self._position_prefix = b""
-        self._xid = b""
+        self._xid = ("cdc.xid", b"")
         self._timestamp_ms = 0
 
     def event(self, row: Row) -> Event:
         """Make the event of a row; raise MappingError when the row cannot be one."""
         if row.transaction is not self._transaction:
             self._enter(row.transaction)
-        values = row.values
-        event_id = self._event_id(values)
+        position = ("cdc.position", self._position_prefix % row.ordinal)
+        marks = (position, self._xid, _LAST) if row.is_last else (position, self._xid)
         try:
-            key = self._raw(values, self._key)
-            value = self._raw(values, self._payload)
-            headers: list[tuple[str, bytes | None]] = [("id", event_id)]
-            size = _EVENT_OVERHEAD_BYTES + len(event_id)
-            if self._type is not None:
-                type_name = _given(values[self._type])
-                headers.append(("type", type_name))
-                size += len(type_name or b"")
-            size += len(key or b"") + len(value or b"")
-            if self._record_headers or self._row_headers is not None:
-                size += self._add_headers(headers, values)
-            headers.append(("cdc.position", self._position_prefix % row.ordinal))
-            headers.append(("cdc.xid", self._xid))
-            if row.is_last:
-                headers.append(("cdc.last", b"1"))
-            if key is None:
-                self.keyless += 1
-                if value is None:
-                    raise MappingError("it has neither key nor payload")  # noqa: TRY301 - gets the row's name below
-            return Event(
-                event_id.decode(errors="replace"),
-                self._topic_of(values),
-                key,
-                value,
-                headers,
-                self._timestamp_ms,
-                key
-                if self._partition_key is None
-                else self._raw(values, self._partition_key),
-                size,
-            )
+            return self._event(row.values, marks, self._timestamp_ms)
         except MappingError as exc:
-            shown = event_id.decode(errors="replace")
             raise MappingError(
-                f"event {shown} of {self.table}, transaction {row.transaction.xid}"
+                f"{self._named(row.values)}, transaction {row.transaction.xid}"
                 f" at {row.transaction.commit_lsn}: {exc}"
             ) from exc
+
+    def replayed(self, values: tuple[Value, ...], *, run_id: str, now_ms: int) -> Event:
+        """Make the event of a row that was read from the table.
+
+        It has the id, the type and the headers that it has or would have had from the
+        WAL. Where it stood there is not known: in place of position and transaction it
+        carries ``cdc.replay``.
+
+        Args:
+            values: in the layout's order, as the WAL would print them.
+            run_id: what published it; the value of ``cdc.replay``, at most 80 bytes.
+            now_ms: milliseconds since 1970; by the time of its commit a topic's
+                retention could delete it before anybody reads it.
+
+        Raises:
+            MappingError: the row cannot be an event.
+
+        """
+        marks = (("cdc.replay", run_id.encode()),)
+        try:
+            return self._event(values, marks, now_ms)
+        except MappingError as exc:
+            raise MappingError(f"{self._named(values)}: {exc}") from exc
+
+    def _event(
+        self,
+        values: tuple[Value, ...],
+        marks: tuple[tuple[str, bytes], ...],
+        timestamp_ms: int,
+    ) -> Event:
+        event_id = self._event_id(values)
+        key = self._raw(values, self._key)
+        value = self._raw(values, self._payload)
+        headers: list[tuple[str, bytes | None]] = [("id", event_id)]
+        size = _EVENT_OVERHEAD_BYTES + len(event_id)
+        if self._type is not None:
+            type_name = given(values[self._type])
+            headers.append(("type", type_name))
+            size += len(type_name or b"")
+        size += len(key or b"") + len(value or b"")
+        if self._record_headers or self._row_headers is not None:
+            size += self._add_headers(headers, values)
+        headers += marks
+        if key is None:
+            self.keyless += 1
+            if value is None:
+                raise MappingError("it has neither key nor payload")
+        return Event(
+            event_id.decode(errors="replace"),
+            self._topic_of(values),
+            key,
+            value,
+            headers,
+            timestamp_ms,
+            key
+            if self._partition_key is None
+            else self._raw(values, self._partition_key),
+            size,
+        )
+
+    def _named(self, values: tuple[Value, ...]) -> str:
+        """Name a row for a message."""
+        value = values[self._id] if self._id is not None else None
+        if not isinstance(value, bytes):
+            return f"a row of {self.table}"
+        return f"event {value.decode(errors='replace')} of {self.table}"
 
     def _enter(self, transaction: Begin) -> None:
         self._transaction = transaction
         self._position_prefix = (
             f"{self._epoch:04X}-{transaction.commit_lsn:016X}-%08X".encode()
         )
-        self._xid = str(transaction.xid).encode()
+        self._xid = ("cdc.xid", str(transaction.xid).encode())
         self._timestamp_ms = transaction.committed_at_us // _US_PER_MS
 
     def _event_id(self, values: tuple[Value, ...]) -> bytes:
         value = values[self._id] if self._id is not None else None
         if not isinstance(value, bytes):
             raise MappingError(
-                f"a row of {self.table}, transaction {self._xid.decode()}: its id is"
-                " NULL, and an event without an id cannot be told from a repeat"
+                "its id is NULL, and without an id it cannot be told from a repeat"
             )
         return value
 
     def _raw(self, values: tuple[Value, ...], index: int | None) -> bytes | None:
         if index is None:
             return None
-        value = _given(values[index])
+        value = given(values[index])
         if value is None or index not in self._bytea:
             return value
         if not value.startswith(_HEX_PREFIX):
@@ -302,7 +267,7 @@ class Binding:
             headers.append((name, template.render(values)))
         column = None
         if self._row_headers is not None:
-            column = _given(values[self._row_headers])
+            column = given(values[self._row_headers])
         if column is not None:
             try:
                 pairs = header_pairs(column)
