@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
-from cdc.errors import OperatorNeeded
+from cdc.errors import FirstStart, OperatorNeeded, RequirementMissing
 from cdc.position import Gate, Position, agree, continued, history_end, parse
 from cdc.requirements.history import see
 from cdc.sinks import Kept
@@ -67,6 +67,8 @@ async def claim(
     store: PositionStore,
     wanted: Wanted,
     name: str,
+    *,
+    with_snapshot: bool,
 ) -> Claim | None:
     """Begin a term, unless the server disagrees with what is stored.
 
@@ -76,13 +78,16 @@ async def claim(
         store: entered.
         wanted: slot, publication and tables.
         name: of the relay.
+        with_snapshot: a first start is to publish the rows there are.
 
     Returns:
-        None when nothing is stored and there is no slot either: a first start.
+        None when nothing is stored and there is no slot to begin with.
 
     Raises:
         SlotGone, PositionMismatch: see :func:`cdc.position.agree`.
         OperatorNeeded: what is stored cannot be read.
+        FirstStart: nothing is stored, and the slot is to be made with a snapshot.
+        RequirementMissing: likewise, and somebody has made a slot already.
 
     """
     known = await stored_position(store, name)
@@ -93,6 +98,8 @@ async def claim(
         position = replace(
             continued(known, seen), slot=wanted.slot, plugin=wanted.plugin
         )
+    elif with_snapshot:
+        raise _first_start(wanted, seen)
     elif slot is None or slot.is_lost:
         return None
     else:
@@ -103,6 +110,16 @@ async def claim(
         return Claim(position=position, gate=None)
     gate = Gate(known, start=start, end_lsn=history_end(known, seen))
     return Claim(position=position, gate=None if gate.is_open else gate)
+
+
+def _first_start(wanted: Wanted, seen: Seen) -> FirstStart | RequirementMissing:
+    if seen.slot is None:
+        return FirstStart(f"slot {wanted.slot} is made with a snapshot of the outbox")
+    return RequirementMissing(
+        f"slot {wanted.slot} exists, and no position of this relay: rows from before"
+        " the slot would be left out, and only making it exports a snapshot",
+        hint=f"CDC_SNAPSHOT=never, or: slots drop {wanted.slot}",
+    )
 
 
 def first_position(name: str, wanted: Wanted, seen: Seen) -> Position:

@@ -6,6 +6,7 @@
     ├── SettingsError         a setting is wrong                        exit 2
     ├── RequirementMissing    something the run needs is not there      exit 3
     ├── OperatorNeeded        slot missing, lost or moved               exit 4
+    ├── FirstStart            no slot yet, and rows are to be published resnapshot
     ├── DecodeError           bytes that are not what they should be    exit 5
     ├── MappingError          a row that cannot become an event         exit 5
     │   └── ColumnMissing     a mapped column is not in the WAL         exit 3
@@ -88,6 +89,13 @@ class OperatorNeeded(CdcError):
 
     kind = "operator"
     exit_code = ExitCode.OPERATOR
+
+
+class FirstStart(CdcError):
+    """There is no slot yet; it is to be made with a snapshot of the rows there are."""
+
+    kind = "first_start"
+    exit_code = ExitCode.REQUIREMENT
 
 
 class DecodeError(CdcError):
@@ -213,6 +221,8 @@ def disposition(exc: BaseException, *, has_streamed: bool) -> Disposition:
             | slot_errors.BadConnectionSettings()
         ):
             return Disposition.RETRY if has_streamed else Disposition.STOP
+        case FirstStart():
+            return Disposition.RESNAPSHOT
         case CdcError() | slot_errors.SlotError() if exc.retryable:
             return Disposition.RETRY
         case _:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import time
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from psycopg import sql
@@ -18,6 +19,8 @@ from slots.connect import translated
 from slots.errors import SlotBusy
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
@@ -94,6 +97,24 @@ async def _try(line: AsyncConnection[TupleRow], name: str) -> None:
         f" {address or 'local'})",
         hint="it is left alone; this one takes over when it is gone",
     )
+
+
+@asynccontextmanager
+async def holding(line: AsyncConnection[TupleRow]) -> AsyncIterator[None]:
+    """Keep the lock while the block runs, by a word now and then."""
+
+    async def speak() -> None:
+        while True:
+            await asyncio.sleep(IDLE_LIMIT_S / 4)
+            with translated():
+                await line.execute("SELECT 1")
+
+    speaking = asyncio.create_task(speak(), name="lock")
+    try:
+        yield
+    finally:
+        speaking.cancel()
+        await asyncio.gather(speaking, return_exceptions=True)
 
 
 def _holder(number: int) -> sql.Composed:

@@ -61,6 +61,7 @@ class Source:
         target: the server, and how to get in.
         wanted: slot, plugin, publication, tables and columns.
         mapping: how rows become events.
+        first_snapshot: a first start publishes the rows there are.
         status_interval_s: at most this long between two status updates.
         window_bytes: events in flight weigh at most this much.
         grace_s: how long acknowledgements are waited for at the end.
@@ -71,6 +72,7 @@ class Source:
     target: Target
     wanted: Wanted
     mapping: Mapping
+    first_snapshot: bool = False
     status_interval_s: float = 10.0
     window_bytes: int = 32 << 20
     grace_s: float = 10.0
@@ -177,7 +179,14 @@ class Session:
         self, connection: AsyncConnection[TupleRow], line: AsyncConnection[TupleRow]
     ) -> Claim | None:
         source = self._source
-        return await claim(connection, line, self._store, source.wanted, source.name)
+        return await claim(
+            connection,
+            line,
+            self._store,
+            source.wanted,
+            source.name,
+            with_snapshot=source.first_snapshot,
+        )
 
     def _intake(
         self,

@@ -84,6 +84,7 @@ def source_of(settings: Settings) -> Source:
             required_columns=mapping.required_columns(),
         ),
         mapping=mapping,
+        first_snapshot=settings.snapshot == "outbox",
         status_interval_s=settings.status_interval_s,
         window_bytes=settings.window.bytes,
         grace_s=settings.grace_s,

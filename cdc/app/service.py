@@ -12,8 +12,14 @@ from typing import TYPE_CHECKING, Final
 
 import structlog
 
-from cdc.app.parts import relay_name, sink_of, source_of, store_of
-from cdc.errors import ExitCode
+from cdc.app.parts import (
+    read_back_of,
+    relay_name,
+    sink_of,
+    source_of,
+    store_of,
+)
+from cdc.errors import ExitCode, FirstStart
 from cdc.lifecycle import State
 from cdc.metrics import RelayMetrics
 from cdc.position import Disagreement, screen
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 
     from cdc.settings import Settings
     from cdc.sinks import Sink
+    from cdc.supervisor import Attempt
     from slots.notify import AlarmSink
 
 UNREADY_AFTER_S: Final = 60.0
@@ -84,6 +91,7 @@ class Service:
                 parks=settings.http.listen is not None,
             ),
             metrics,
+            recovery=self._recovery,
         )
 
     async def run(self) -> ExitCode:
@@ -188,6 +196,27 @@ class Service:
         if session is None or session.stream is None:
             return ""
         return session.stream.server_notice
+
+    def _recovery(self, exc: Exception) -> Attempt | None:
+        if not isinstance(exc, Disagreement | FirstStart):
+            return None
+        from cdc.app.recovery import (  # noqa: PLC0415 - only what is used
+            ProgressLog,
+            automatic_request,
+        )
+        from cdc.resnapshot import Resnapshot  # noqa: PLC0415
+
+        request = automatic_request(self._settings, exc)
+        if request is None:
+            return None
+        return Resnapshot(
+            self._source,
+            self._sink,
+            self._store,
+            read_back_of(self._settings),
+            request=request,
+            told=ProgressLog(),
+        )
 
     def _attempt(self, started: Callable[[], None]) -> Session:
         self._session = Session(
