@@ -58,12 +58,7 @@ async def create_slot(  # noqa: PLR0913 - one argument for each of the server's 
         SlotError: the server said no.
 
     """
-    if failover and connection.info.server_version < _FAILOVER_SINCE:
-        raise ServerRefused(
-            "failover slots are of Postgres 17 and later",
-            hint="make it without failover; on older servers the high-availability tool"
-            " copies slots (Patroni: permanent slots)",
-        )
+    refuse_failover(connection, wanted=failover)
     if plugin is None:
         query = sql.SQL(
             "SELECT lsn::text FROM"
@@ -76,7 +71,7 @@ async def create_slot(  # noqa: PLR0913 - one argument for each of the server's 
             "SELECT lsn::text FROM pg_catalog.pg_create_logical_replication_slot({})"
         ).format(sql.SQL(", ").join(sql.Literal(option) for option in options))
     try:
-        with _permitted():
+        with permitted():
             await _set_timeout(connection, timeout_s)
             return await _position(connection, query)
     except ServerRefused as exc:
@@ -101,7 +96,7 @@ async def drop_slot(connection: AsyncConnection[TupleRow], name: str) -> None:
 
     """
     query = sql.SQL("SELECT pg_catalog.pg_drop_replication_slot({})").format(name)
-    with _permitted():
+    with permitted():
         await connection.execute(query)
 
 
@@ -113,7 +108,7 @@ async def terminate_consumer(connection: AsyncConnection[TupleRow], slot: Slot) 
 
     """
     query = "SELECT pg_catalog.pg_terminate_backend(%s)"
-    with _permitted(_SIGNAL):
+    with permitted(_SIGNAL):
         await connection.execute(query, (slot.active_pid,))
 
 
@@ -138,7 +133,7 @@ async def advance_slot(
     query = sql.SQL(
         "SELECT end_lsn::text FROM pg_catalog.pg_replication_slot_advance({}, {})"
     ).format(name, str(position))
-    with _permitted():
+    with permitted():
         return await _position(connection, query)
 
 
@@ -169,7 +164,7 @@ async def copy_slot(
         query = sql.SQL(
             "SELECT lsn::text FROM pg_catalog.pg_copy_physical_replication_slot({})"
         )
-    with _permitted():
+    with permitted():
         await connection.execute(
             query.format(sql.SQL(", ").join(sql.Literal(one) for one in options))
         )
@@ -191,8 +186,18 @@ async def existing_slot(connection: AsyncConnection[TupleRow], name: str) -> Slo
     return slot
 
 
+def refuse_failover(connection: AsyncConnection[TupleRow], *, wanted: bool) -> None:
+    """Raise ServerRefused where a failover slot is wanted of a server before 17."""
+    if wanted and connection.info.server_version < _FAILOVER_SINCE:
+        raise ServerRefused(
+            "failover slots are of Postgres 17 and later",
+            hint="make it without failover; on older servers the high-availability tool"
+            " copies slots (Patroni: permanent slots)",
+        )
+
+
 @contextmanager
-def _permitted(remedy: str = _REPLICATION) -> Iterator[None]:
+def permitted(remedy: str = _REPLICATION) -> Iterator[None]:
     """Turn the driver's errors into ours, and say how a missing right is given."""
     try:
         with translated():
