@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from cdc.session import Source
     from cdc.sinks import PositionStore, ReadBack, Sink
     from cdc.snapshot import Snapshot
+    from slots.catalog import Exported
     from slots.lsn import Lsn
 
 FAILOVER_SINCE: Final = 170000
@@ -87,6 +88,27 @@ class Report:
     plan: Plan
     begins_at: Lsn | None
     seconds: float
+
+    def window(self) -> str:
+        """Say between which positions and times rows may have come and gone."""
+        left = self.plan.lost_from
+        if left is None:
+            return "another history"
+        since = datetime.fromtimestamp(self.plan.position.stored_at_ms / 1000, UTC)
+        return f"{left} to {self.begins_at}, since {since:%Y-%m-%d %H:%M:%S} UTC"
+
+    def facts(self) -> dict[str, object]:
+        """Return it for machines."""
+        return {
+            "looked_at": self.progress.rows,
+            "present": self.progress.present,
+            "published": self.progress.published,
+            "bytes": self.progress.size_bytes,
+            "seconds": round(self.seconds, 3),
+            "begins_at": self.begins_at and str(self.begins_at),
+            "lost_from": self.plan.lost_from and str(self.plan.lost_from),
+            "window": self.window(),
+        }
 
 
 class Resnapshot:
@@ -181,8 +203,9 @@ class Resnapshot:
         await self._drop(plan, connection)
         now_ms = time.time_ns() // _NS_PER_MS
         async with await connect(self._source.target, replication=True) as exporter:
-            begins_at, snapshot_name = await self._new_slot(exporter, connection)
-            async with open_snapshot(connection, snapshot_name) as snapshot:
+            made = await self._new_slot(exporter, connection)
+            begins_at = made.consistent_point
+            async with open_snapshot(connection, made.snapshot_name) as snapshot:
                 report = await self._publish(
                     plan, snapshot, sink=self._sink, run_id=run_id
                 )
@@ -234,15 +257,15 @@ class Resnapshot:
         self,
         exporter: AsyncConnection[TupleRow],
         connection: AsyncConnection[TupleRow],
-    ) -> tuple[Lsn, str]:
+    ) -> Exported:
         wanted = self._source.wanted
         return await create_slot_with_snapshot(
             exporter,
+            connection,
             wanted.slot,
             plugin=wanted.plugin,
             failover=connection.info.server_version >= FAILOVER_SINCE,
             timeout_s=self._request.slot_timeout_s,
-            observer=connection,
         )
 
     async def _publish(
