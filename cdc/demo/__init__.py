@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Coroutine
 
 TOPIC: Final = "outbox.event.order"
+_SETTINGS: Final = {"max_slot_wal_keep_size": "1GB"}
 _REFRESH_S: Final = 0.1
 _PATIENCE_S: Final = 120.0
 _LAG: Final = """
@@ -63,7 +64,9 @@ def run_demo(sink: str) -> int:
     try:
         with ExitStack() as servers:
             picture.say("starting Postgres 18")
-            postgres = servers.enter_context(LocalPostgres("18", progress=picture.say))
+            postgres = servers.enter_context(
+                LocalPostgres("18", settings=_SETTINGS, progress=picture.say)
+            )
             settings = _settings(postgres.dsn(), sink, folder)
             if sink == "kafka":
                 picture.say("starting Kafka")

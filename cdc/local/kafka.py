@@ -123,7 +123,7 @@ class LocalKafka:
         if not self._configuration.exists():
             self._format()
         self._program = Program(
-            [*self._jars.command([*_JVM, *_LOGGING], "kafka.Kafka"), self._conf],
+            [*self._jars.command(self._options(), "kafka.Kafka"), self._conf],
             log=self.log,
             cwd=self.folder,
         )
@@ -170,6 +170,17 @@ class LocalKafka:
     @property
     def _conf(self) -> str:
         return str(self._configuration)
+
+    def _options(self) -> list[str]:
+        """Return the JVM's options; what it unpacks stays in a folder of ours."""
+        folder = self.folder / "jvm"
+        folder.mkdir(exist_ok=True)
+        return [
+            *_JVM,
+            *_LOGGING,
+            f"-Djava.io.tmpdir={folder}",
+            f"-Dorg.xerial.snappy.tempdir={folder}",
+        ]
 
     def _format(self) -> None:
         ports = {name: lease.port for name, lease in self._leases.items()}
