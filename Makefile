@@ -6,7 +6,7 @@ INPUTS := pyproject.toml constraints.txt
 # The pure floors: what unit tests alone have to reach, every branch of it.
 PURE := cdc/wal/*,cdc/outbox/*,cdc/position/*,cdc/gathering.py,cdc/watermark.py,cdc/lifecycle.py,cdc/finding.py,cdc/status.py,cdc/xid.py,cdc/errors.py,slots/state/*,slots/alarms.py,slots/errors.py,slots/lsn.py
 
-.PHONY: help setup check test test-matrix faults demo clean
+.PHONY: help setup check test test-matrix faults bench demo clean
 
 help: ## Show the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -27,6 +27,9 @@ test-matrix: $(BIN)/.for-dev ## The same on Postgres 14, 16, 17 and with Kafka 3
 
 faults: $(BIN)/.for-dev ## The long and repeated runs
 	sh tests/servers.sh && $(BIN)/python -m pytest -m slow
+
+bench: $(BIN)/.for-dev ## Measure: catch-up, latency, cost, growth. ARGS=--quick tries it
+	sh tests/servers.sh && $(BIN)/python -m bench $(ARGS)
 
 demo: $(BIN)/.for-demo ## Run all of it on a Postgres and a Kafka of its own
 	$(BIN)/cdc demo
