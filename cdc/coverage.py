@@ -66,7 +66,6 @@ class Coverage:
         looked_at = time.monotonic()
         try:
             while True:
-                await asyncio.sleep(min(_SAMPLE_S, self._interval_s))
                 try:
                     if connection is None or connection.closed:
                         connection = await connect(self._target)
@@ -78,6 +77,7 @@ class Coverage:
                 except ServerUnavailable:
                     # The stream will notice by itself if the server is really away.
                     _log.debug("coverage_not_checked")
+                await asyncio.sleep(min(_SAMPLE_S, self._interval_s))
         finally:
             if connection is not None:
                 await connection.close()

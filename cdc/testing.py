@@ -18,7 +18,7 @@ from cdc.sinks import Kept, Pace
 from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import AsyncIterator, Iterable, Sequence
     from types import TracebackType
     from typing import Self
 
@@ -112,6 +112,14 @@ class MemorySink:
                 self._grown.clear()
                 await self._grown.wait()
         return self.events
+
+    async def ids(self, topic: str, *, since_ms: int) -> AsyncIterator[list[str]]:
+        """Yield the ids of a topic's events: the sink is its own read-back."""
+        yield [
+            event.event_id
+            for event in self.events
+            if event.topic == topic and event.timestamp_ms >= since_ms
+        ]
 
     @property
     def troubles(self) -> Sequence[str]:
