@@ -63,10 +63,14 @@ class Found:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Picked:
-    """Bounds with their events looked up, for the tables of one snapshot."""
+    """Bounds with their events looked up, for the tables of one snapshot.
+
+    ``time_column`` is the name that was asked for, whether a table has it or not.
+    """
 
     bounds: Bounds
     clock: Clock
+    time_column: str
     since: Found | None
     until: Found | None
 
@@ -155,7 +159,7 @@ def _side(
 ) -> sql.Composed:
     if isinstance(end.value, datetime):
         return sql.SQL("({} {} {}::timestamptz) IS NOT FALSE").format(
-            _time(table, picked.clock), sql.SQL(operator), end.value.isoformat()
+            _time(table, picked), sql.SQL(operator), end.value.isoformat()
         )
     if found is None:
         raise AssertionError(f"{end} was not looked up")
@@ -169,13 +173,13 @@ def _side(
     )
 
 
-def _time(table: OutboxTable, clock: Clock) -> sql.Composable:
-    told = [sql.SQL(_COMMITTED)] if clock.tracks_commits else []
+def _time(table: OutboxTable, picked: Picked) -> sql.Composable:
+    told = [sql.SQL(_COMMITTED)] if picked.clock.tracks_commits else []
     column = [] if table.time_column is None else [sql.Identifier(table.time_column)]
     if not told and not column:
         raise RequirementMissing(
             f"{table.name} does not tell when a row was written: it has no column"
-            " created_at with a time, and track_commit_timestamp is off",
+            f" {picked.time_column} with a time, and track_commit_timestamp is off",
             hint="bound it by an event's id or an LSN; for the next time: ALTER SYSTEM"
             " SET track_commit_timestamp = on, and a restart of Postgres",
         )

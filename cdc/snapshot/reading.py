@@ -75,7 +75,7 @@ class Snapshot:
         """
         total = 0
         tables = await self._tables(wanted, mapping, time_column)
-        picked = await self._picked(tables, bounds)
+        picked = await self._picked(tables, bounds, time_column)
         for table in tables:
             with self._named(table, bounds):
                 query = counting(table, picked)
@@ -112,7 +112,7 @@ class Snapshot:
 
         """
         tables = await self._tables(wanted, mapping, time_column)
-        picked = await self._picked(tables, bounds)
+        picked = await self._picked(tables, bounds, time_column)
         for table in tables:
             binding = mapping.bind(table.relation, table.name)
             query = reading(table, picked).as_bytes(self._connection)
@@ -135,10 +135,13 @@ class Snapshot:
         with translated():
             return await bounded(asking, self._connection)
 
-    async def _picked(self, tables: list[OutboxTable], bounds: Bounds) -> Picked:
+    async def _picked(
+        self, tables: list[OutboxTable], bounds: Bounds, time_column: str
+    ) -> Picked:
         return Picked(
             bounds=bounds,
             clock=self._clock,
+            time_column=time_column,
             since=await self._found(tables, bounds.since),
             until=await self._found(tables, bounds.until),
         )
