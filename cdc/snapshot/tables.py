@@ -28,6 +28,9 @@ _TIME_TYPES: Final = frozenset(
     {"date", "timestamp without time zone", "timestamp with time zone"}
 )
 
+_GENERATED_SINCE: Final = 180000
+"""Before, pgoutput sends no generated column, whatever the catalog lists."""
+
 # A domain is taken for the type below it: that is what its values look like.
 _COLUMNS: Final = """
 WITH RECURSIVE typed AS (
@@ -119,7 +122,8 @@ async def outbox_tables(
             wanted,
             mapping,
             [column for column in columns if column.table == table.oid],
-            time_column,
+            time_column=time_column,
+            version=version,
         )
         for table in tables
     ]
@@ -130,7 +134,9 @@ def _outbox_table(
     wanted: Wanted,
     mapping: Mapping,
     columns: list[_Column],
+    *,
     time_column: str,
+    version: int,
 ) -> OutboxTable:
     if table.kind not in ("r", "p"):
         what = "does not exist" if table.oid is None else "is no table"
@@ -138,7 +144,7 @@ def _outbox_table(
             f"{table.table_name} {what}", hint="correct CDC_OUTBOX__TABLES"
         )
     by_name = {column.name: column for column in columns}
-    streamed = [name for name in by_name if _is_streamed(name, table, wanted)]
+    streamed = [name for name in by_name if _is_streamed(name, table, wanted, version)]
     needed = [_first(group, streamed, table) for group in mapping.required_columns()]
     chosen = [by_name[name] for name in dict.fromkeys(needed)]
     _demand(table.table_name, chosen)
@@ -160,13 +166,14 @@ def _outbox_table(
     )
 
 
-def _is_streamed(name: str, table: Table, wanted: Wanted) -> bool:
+def _is_streamed(name: str, table: Table, wanted: Wanted, version: int) -> bool:
     """Tell whether a column comes in the stream: only what does is the event's."""
     generated = table.generated[table.columns.index(name)]
     if generated == "v" or not wanted.uses_publication:
         return generated != "v"
-    published = table.published_columns
-    return not generated if published is None else name in published
+    if generated and version < _GENERATED_SINCE:
+        return False
+    return table.published_columns is None or name in table.published_columns
 
 
 def _first(group: tuple[str, ...], streamed: list[str], table: Table) -> str:
