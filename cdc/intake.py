@@ -60,6 +60,11 @@ class Intake:
         """The transaction whose commit has not been read yet."""
         return self._assembler.open_transaction
 
+    @property
+    def is_open(self) -> bool:
+        """Whether the stream has proven to be on the history that is stored."""
+        return self._gate is None
+
     def hand_over(self) -> Gathering:
         """Give what is gathered, and begin anew."""
         gathered, self.gathering = self.gathering, Gathering()

@@ -100,7 +100,7 @@ async def plan_recovery(
     unfinished = known.unfinished
     if unfinished is not None and not bounds:
         bounds = unfinished.bounds
-    doubt = await _doubt(connection, known, seen, source)
+    doubt = await doubt_about(connection, known, seen, source)
     position = _carried_on(known, seen, source, is_same=not doubt)
     horizon, since = _bounds_of(known, bounds, doubt)
     return Plan(
@@ -131,10 +131,18 @@ def _without_position(source: Source, seen: Seen, bounds: Mapping[str, str]) -> 
     )
 
 
-async def _doubt(
+async def doubt_about(
     connection: AsyncConnection[TupleRow], known: Position, seen: Seen, source: Source
 ) -> str:
-    """Return why the stored horizon means nothing here; empty when it does."""
+    """Return why the stored horizon means nothing here; empty when it does.
+
+    Args:
+        connection: an ordinary one that may read the tables.
+        known: what is stored.
+        seen: what the server says of itself.
+        source: slot, publication, tables, columns.
+
+    """
     try:
         agree(known, seen)
     except Disagreement as exc:

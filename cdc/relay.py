@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from cdc.intake import Intake
     from cdc.keeper import PositionKeeper
     from cdc.metrics import RelayMetrics
-    from cdc.position import Anchor
+    from cdc.position import Anchor, Position
     from cdc.sinks import Delivery, Sink
     from cdc.wal.changes import Begin
     from cdc.wal.frames import Frame, Keepalive
@@ -143,6 +143,16 @@ class Relay:
     def confirmed(self) -> Lsn:
         """Every event up to here is acknowledged and the position stored."""
         return min(self._watermark.confirmed, self._keeper.position.end_lsn)
+
+    @property
+    def position(self) -> Position:
+        """What is stored."""
+        return self._keeper.position
+
+    @property
+    def is_on_our_history(self) -> bool:
+        """Whether the stream has proven to be where the stored position is of."""
+        return self._intake.is_open
 
     @property
     def unacknowledged(self) -> int:

@@ -121,6 +121,13 @@ class Session:
             return f"transaction {begun.xid} that commits at {begun.commit_lsn}"
         return f"what follows {self._relay.confirmed}"
 
+    @property
+    def horizon(self) -> int | None:
+        """Rows of transactions older than this are acknowledged; None: not certain."""
+        if self._relay is None or not self._relay.is_on_our_history:
+            return None
+        return self._relay.position.horizon
+
     def stop(self) -> None:
         """Drain and end; a session that does not stream yet ends at once."""
         self._is_stopping = True

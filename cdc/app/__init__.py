@@ -1,6 +1,6 @@
 """The only place where settings become objects."""
 
-from cdc.app.operations import adopt_server, check_all, make_source
+from cdc.app.operations import adopt_server, check_all, make_source, prune_once
 from cdc.app.parts import (
     constant_topics,
     relay_name,
@@ -16,6 +16,7 @@ __all__ = [
     "check_all",
     "constant_topics",
     "make_source",
+    "prune_once",
     "relay_name",
     "run_relay",
     "sink_of",

@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from cdc.adoption import adopt
-from cdc.app.parts import constant_topics, sink_of, source_of, store_of, target_of
+from cdc.app.parts import (
+    constant_topics,
+    retention_of,
+    sink_of,
+    source_of,
+    store_of,
+    target_of,
+)
 from cdc.claim import stored_position
+from cdc.errors import OperatorNeeded, RequirementMissing
 from cdc.finding import Status
 from cdc.position import Cause, SlotGone
+from cdc.recovery_plan import doubt_about
 from cdc.requirements import check, init
+from cdc.requirements.history import see
+from cdc.retention import prune
 from slots.catalog import get_slot
 from slots.connect import connect
 
 if TYPE_CHECKING:
     from cdc.finding import Finding
+    from cdc.retention import TablePruned
     from cdc.settings import Settings
     from slots.lsn import Lsn
 
@@ -70,3 +83,41 @@ async def make_source(settings: Settings) -> list[str]:
 async def adopt_server(settings: Settings, accept_gap: Lsn | None) -> list[str]:
     """Make the stored position agree with the server."""
     return await adopt(source_of(settings), store_of(settings), accept_gap=accept_gap)
+
+
+async def prune_once(
+    settings: Settings, keep_s: float, *, dry_run: bool
+) -> list[TablePruned]:
+    """Delete acknowledged rows older than ``keep_s`` seconds; say what was done.
+
+    Raises:
+        RequirementMissing: nothing is certainly acknowledged.
+        OperatorNeeded: the server is not on the history that the position is of.
+
+    """
+    source, store = source_of(settings), store_of(settings)
+    async with AsyncExitStack() as stack:
+        connection = await connect(source.target)
+        stack.push_async_callback(connection.close)
+        line = await connect(source.target, replication=True)
+        stack.push_async_callback(line.close)
+        await stack.enter_async_context(store)
+        known = await stored_position(store, source.name)
+        if known is None or known.horizon is None:
+            raise RequirementMissing(
+                f"no horizon is stored for relay {source.name}: nothing is certainly"
+                " acknowledged",
+                hint="let the relay run for a while; with JSON lines on stdout nothing"
+                " is stored",
+            )
+        seen = await see(connection, line, source.wanted)
+        doubt = await doubt_about(connection, known, seen, source)
+        if doubt:
+            raise OperatorNeeded(f"{doubt}; nothing is deleted", hint="cdc check")
+        return await prune(
+            connection,
+            source.wanted.tables,
+            retention_of(settings, keep_s),
+            horizon=known.horizon,
+            dry_run=dry_run,
+        )

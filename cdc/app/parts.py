@@ -11,6 +11,7 @@ from cdc.errors import SettingsError
 from cdc.outbox import Columns, Mapping, Template, parse_tables
 from cdc.outbox.template import TABLE_FIELDS
 from cdc.requirements import Wanted
+from cdc.retention import Retention
 from cdc.session import Source
 from cdc.settings import column_names
 from cdc.sinks.jsonl import STDOUT
@@ -88,6 +89,21 @@ def source_of(settings: Settings) -> Source:
         status_interval_s=settings.status_interval_s,
         window_bytes=settings.window.bytes,
         grace_s=settings.grace_s,
+    )
+
+
+def retention_of(settings: Settings, keep_s: float) -> Retention:
+    """Return which rows are kept.
+
+    Args:
+        settings: for everything but the time.
+        keep_s: how long a row is kept, in seconds.
+
+    """
+    return Retention(
+        keep_s=keep_s,
+        age_column=settings.retention.age_column,
+        batch_rows=settings.retention.batch_rows,
     )
 
 

@@ -15,6 +15,7 @@ import structlog
 from cdc.app.parts import (
     read_back_of,
     relay_name,
+    retention_of,
     sink_of,
     source_of,
     store_of,
@@ -23,6 +24,7 @@ from cdc.errors import ExitCode, FirstStart
 from cdc.lifecycle import State
 from cdc.metrics import RelayMetrics
 from cdc.position import Disagreement, screen
+from cdc.retention import Pruning
 from cdc.session import Session
 from cdc.supervisor import Patience, Supervisor
 from slots.connect import address
@@ -111,10 +113,26 @@ class Service:
                 _log.info("listening", host=host, port=port)
             self._introduce()
             async with asyncio.TaskGroup() as group:
-                watching = group.create_task(self._look(watch), name="slot watch")
+                beside = [group.create_task(self._look(watch), name="slot watch")]
+                if self._settings.retention.keep_s is not None:
+                    pruning = self._pruning(self._settings.retention.keep_s)
+                    beside.append(group.create_task(pruning.run(), name="pruning"))
                 code = await self.supervisor.run()
-                watching.cancel()
+                for task in beside:
+                    task.cancel()
             return code
+
+    def _pruning(self, keep_s: float) -> Pruning:
+        return Pruning(
+            self._source.target,
+            self._source.wanted.tables,
+            retention_of(self._settings, keep_s),
+            interval_s=self._settings.retention.interval_s,
+            horizon=self._horizon,
+        )
+
+    def _horizon(self) -> int | None:
+        return None if self._session is None else self._session.horizon
 
     def _introduce(self) -> None:
         settings = self._settings

@@ -143,6 +143,50 @@ def replay(
         typer.echo(f"each carries cdc.replay: {run_id}")
 
 
+def prune(
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Like 12h or 7d; CDC_RETENTION__KEEP_S if not given."
+        ),
+    ] = None,
+    dry_run: Annotated[  # noqa: FBT002 - a flag
+        bool, typer.Option("--dry-run", help="Count, and delete nothing.")
+    ] = False,
+    yes: _Yes = False,  # noqa: FBT002 - a flag
+    as_json: Json = False,  # noqa: FBT002 - a flag
+) -> None:
+    """Delete outbox rows that are acknowledged and older than the retention."""
+    from cdc.app import prune_once  # noqa: PLC0415
+
+    settings = settings_in_force()
+    keep_s = settings.retention.keep_s if keep is None else _seconds(keep)
+    if keep_s is None:
+        raise SettingsError(
+            "how long rows are kept is not said",
+            hint="cdc prune --keep 7d, or CDC_RETENTION__KEEP_S",
+        )
+    if not dry_run:
+        ask(f"Delete acknowledged rows older than {keep_s:g} s?", yes=yes)
+    set_up_logs_of(settings, only_errors=True)
+    done = run_to_end(prune_once(settings, keep_s, dry_run=dry_run))
+    if as_json:
+        print_json([one.facts() for one in done])
+        return
+    for one in done:
+        for line in one.lines(dry_run=dry_run):
+            typer.echo(line)
+
+
+def _seconds(text: str) -> float:
+    from slots.state.units import parse_seconds  # noqa: PLC0415
+
+    try:
+        return parse_seconds(text)
+    except ValueError as exc:
+        raise SettingsError(f"--keep: {exc}") from None
+
+
 def ask(question: str, *, yes: bool) -> None:
     """Ask on a terminal; elsewhere the command's own words are the answer."""
     if not yes and sys.stdin.isatty():

@@ -32,13 +32,13 @@ async def outbox(source: Source) -> Source:
 def resnapshot_of(
     source: RelaySource, sink: MemorySink, store: MemoryPositions, **request: Any
 ) -> Resnapshot:
-    request = {"bounds": {}, "may_drop": True} | request
+    asked: dict[str, Any] = {"bounds": {}, "may_drop": True} | request
     return Resnapshot(
         source,
         sink,
         store,
         sink,
-        request=Request(**request),
+        request=Request(**asked),
         told=lambda _progress: None,
     )
 

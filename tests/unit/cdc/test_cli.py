@@ -88,10 +88,10 @@ def test_the_version_is_that_of_the_distribution(folder: Path) -> None:
 
 
 def test_a_command_that_does_not_exist_is_a_usage_error(folder: Path) -> None:
-    done = cdc(folder, "resnapshot")
+    done = cdc(folder, "resync")
 
     assert done.returncode == 2
-    assert "resnapshot" in done.stderr
+    assert "resync" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["init", "check", "run", "config"])
