@@ -29,6 +29,11 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog="Example: cdc replay --since 2026-01-31T12:00Z --key order-17")(
         replay
     )
+    app.command(
+        epilog="Example: cdc prune --keep 7d --dry-run\n\n"
+        "Keep more than the longest outage you want to survive: a resnapshot can"
+        " publish only what is in the table."
+    )(prune)
 
 
 def adopt(
