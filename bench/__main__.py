@@ -14,6 +14,7 @@ import uvloop
 
 from bench.broker import Broker
 from bench.catch_up import catch_up
+from bench.latency import latency
 from bench.machine import machine
 from bench.report import Report
 from bench.session import Options, Session
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 SCENARIOS: Final[Mapping[str, Callable[[Session], Awaitable[None]]]] = {
     "catch-up": catch_up,
+    "latency": latency,
 }
 RESULTS: Final = Path(__file__).parent / "results"
 _INTERRUPTED: Final = 130

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from itertools import pairwise
 from statistics import median
 from typing import TYPE_CHECKING, TypeVar
 
@@ -70,16 +69,23 @@ def paired_ratio(ours: Sequence[float], theirs: Sequence[float]) -> Spread | Non
     return spread(ratios) if ratios else None
 
 
-def rates(points: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+def rates(
+    points: Sequence[tuple[float, float]], window_s: float
+) -> list[tuple[float, float]]:
     """Turn (seconds, total so far) into (seconds, growth per second).
 
-    Each rate stands at the middle of its interval.
+    Each rate is of at least ``window_s`` seconds and stands at the middle of them; what
+    is left over at the end is left out.
     """
-    return [
-        ((before + after) / 2, (later - earlier) / (after - before))
-        for (before, earlier), (after, later) in pairwise(points)
-        if after > before
-    ]
+    found = []
+    windows = iter(points)
+    since, total = next(windows, (0.0, 0.0))
+    for seconds, reached in windows:
+        if seconds - since >= window_s:
+            rate = (reached - total) / (seconds - since)
+            found.append(((since + seconds) / 2, rate))
+            since, total = seconds, reached
+    return found
 
 
 def thinned(points: Sequence[T], at_most: int) -> list[T]:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from bench.report import Report
     from bench.source import Source
 
-_DRAWN: Final = 60
+_DRAWN: Final = 40
 _KEPT: Final = 240
 TEMPLATE: Final = "bench"
 
@@ -95,9 +95,11 @@ def panels(label: str, results: Results) -> list[Panel]:
     chosen = [middle(arrived(runs)) for runs in results.values() if arrived(runs)]
     rate_lines, memory_lines = [], []
     for run in chosen:
-        way = thinned([(one.seconds, one.events) for one in run.points], _DRAWN)
+        way = [(one.seconds, one.events) for one in run.points]
         held = [(one.seconds, one.rss_bytes / 2**20) for one in run.points]
-        rate_lines.append(Line(name=run.contestant, points=rates(way)))
+        rate_lines.append(
+            Line(name=run.contestant, points=rates(way, run.seconds / _DRAWN))
+        )
         memory_lines.append(Line(name=run.contestant, points=held))
     return [
         Panel(title=f"{label}: events/s", lines=rate_lines),

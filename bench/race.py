@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 _POLL_S: Final = 0.02
 _POLLS_SHARE: Final = 0.05
-"""At most this share of the time is spent on asking how far it is."""
+"""At most this share of a core is spent on asking how far it is."""
 _START_DEADLINE_S: Final = 120.0
 _SLOWEST_PER_S: Final = 1_000
 _REST_S: Final = 2.0
@@ -167,7 +167,7 @@ async def race(
     program = Child(contestant.command(lane), lane.folder)
     try:
         async with asyncio.timeout(_START_DEADLINE_S):
-            walsender = await _first_reader(program, source, lane)
+            walsender = await first_reader(program, source, lane)
         track = _Track(program.pid, walsender)
         async with asyncio.timeout(60 + events / _SLOWEST_PER_S):
             if contestant.writes_to_kafka:
@@ -194,7 +194,13 @@ async def race(
     )
 
 
-async def _first_reader(program: Child, source: Source, lane: Lane) -> int:
+async def first_reader(program: Child, source: Source, lane: Lane) -> int:
+    """Return the server process that decodes for a program, once there is one.
+
+    Raises:
+        EOFError: the program has ended.
+
+    """
     while True:
         if (pid := await source.reader_of(lane.slot)) is not None:
             return pid
@@ -207,15 +213,15 @@ async def _until_published(
     program: Child, ends: Ends, track: _Track, events: int
 ) -> int:
     while True:
-        asked = time.perf_counter()
+        used = time.process_time()
         count = await ends.total()
         track.note(count)
         if count >= events:
             return count
         if not program.is_running:
             raise EOFError
-        took = time.perf_counter() - asked
-        await asyncio.sleep(max(_POLL_S, took / _POLLS_SHARE))
+        cost = time.process_time() - used
+        await asyncio.sleep(max(_POLL_S, cost / _POLLS_SHARE))
 
 
 async def _until_exit(program: Child, output: Path, track: _Track, events: int) -> int:
