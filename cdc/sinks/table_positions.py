@@ -1,0 +1,218 @@
+"""Positions in a table of the source database, for sinks that keep none themselves.
+
+Written seldom: each write is WAL of the database that is being read. And it is lost
+with that database: a restored backup brings an older position along, which every sink of
+its own would contradict.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import psycopg
+from psycopg import sql
+
+from cdc.errors import RequirementMissing
+from cdc.finding import failure, ok
+from cdc.sinks import Kept, Pace
+from slots.connect import address, answer_of, connect, translated
+from slots.errors import PermissionDenied, ServerUnavailable, SlotError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Coroutine
+    from types import TracebackType
+    from typing import Self
+
+    from psycopg.rows import TupleRow
+
+    from cdc.finding import Finding
+    from slots.connect import Target
+
+TABLE: Final = "walferry_position"
+_NAME: Final = "postgres.position_table"
+_LIMIT_S: Final = 10.0
+_IDLE_BYTES: Final = 16 * 1024 * 1024
+_MISSING: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+
+_CREATE: Final = """
+CREATE TABLE IF NOT EXISTS {} (
+    name text PRIMARY KEY,
+    term bigint NOT NULL,
+    position jsonb NOT NULL,
+    stored_at timestamptz NOT NULL DEFAULT now()
+)"""
+_READ: Final = "SELECT term, position::text FROM {} WHERE name = %s"
+_WRITE: Final = """
+INSERT INTO {} AS known (name, term, position, stored_at)
+VALUES (%s, %s, %s::pg_catalog.jsonb, pg_catalog.now())
+ON CONFLICT (name) DO UPDATE
+   SET term = excluded.term, position = excluded.position,
+       stored_at = excluded.stored_at
+ WHERE known.term <= excluded.term"""
+_RIGHTS: Final = "SELECT, INSERT, UPDATE"
+_HAS_RIGHTS: Final = """
+SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
+       AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
+       AND pg_catalog.has_table_privilege(c.oid, 'INSERT')
+       AND pg_catalog.has_table_privilege(c.oid, 'UPDATE')
+  FROM pg_catalog.pg_class c
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = %s"""
+
+Answer = TypeVar("Answer")
+
+
+class TablePositions:
+    """A position store in the source database.
+
+    Args:
+        target: the database; connected to when there is something to ask.
+        schema: of the table.
+
+    Attributes:
+        pace: every three seconds while events flow. Without events not before 16 MiB
+            of WAL have passed, one segment: the few hundred bytes that a write makes
+            are then never the reason for another one.
+
+    Raises what ``slots.connect`` raises, besides what is named.
+
+    """
+
+    pace = Pace(events_s=3.0, idle_s=3.0, idle_bytes=_IDLE_BYTES)
+
+    def __init__(self, target: Target, schema: str = "public") -> None:
+        self._target = target
+        self._schema = schema
+        self._table = sql.Identifier(schema, TABLE)
+        self._connection: psycopg.AsyncConnection[TupleRow] | None = None
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._disconnect()
+
+    async def read(self, name: str) -> Kept | None:
+        """Return what the highest term has written last, None if nobody has.
+
+        Raises RequirementMissing when there is no table.
+        """
+        rows = await self._ask(lambda line: self._fetch(line, _READ, name))
+        for term, position in rows:
+            return Kept(name, term, position.encode())
+        return None
+
+    async def write(self, kept: Kept) -> None:
+        """Keep it, unless a later term has written; durable when this returns.
+
+        Raises RequirementMissing when there is no table.
+        """
+        row = (kept.name, kept.term, kept.document.decode())
+        await self._ask(lambda line: self._execute(line, _WRITE, *row))
+
+    async def check(self) -> list[Finding]:
+        """Test whether the table is there and may be used."""
+        try:
+            rows = await self._ask(
+                lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)
+            )
+            if not rows:
+                return [failure(_NAME, str(self._missing()), "cdc init")]
+            if rows[0][0]:
+                return [ok(_NAME, f"table {self._schema}.{TABLE} keeps the position")]
+            grant = await self._ask(self._grant)
+        except SlotError as exc:
+            return [failure(_NAME, str(exc), exc.hint)]
+        finally:
+            await self._disconnect()
+        seen = f"table {self._schema}.{TABLE}, which keeps the position, may not be"
+        return [failure(_NAME, f"{seen} read and written", grant)]
+
+    async def make(self) -> list[str]:
+        """Make the table if it does not exist; say what was made."""
+        if await self._ask(lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)):
+            return []
+        await self._ask(lambda line: self._execute(line, _CREATE))
+        return [f"table {self._schema}.{TABLE}"]
+
+    async def _fetch(
+        self, line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
+    ) -> list[TupleRow]:
+        statement = sql.SQL(query).format(self._table)
+        return await (await line.execute(statement, given)).fetchall()
+
+    async def _execute(
+        self, line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
+    ) -> None:
+        # Durable when it returns, whatever the database's own default is.
+        async with line.transaction():
+            await line.execute("SET LOCAL synchronous_commit = on")
+            await line.execute(sql.SQL(query).format(self._table), given)
+
+    async def _grant(self, line: psycopg.AsyncConnection[TupleRow]) -> str:
+        statement = sql.SQL("GRANT {} ON {} TO {};").format(
+            sql.SQL(_RIGHTS), self._table, sql.Identifier(line.info.user)
+        )
+        return statement.as_string(line)
+
+    async def _ask(
+        self,
+        question: Callable[
+            [psycopg.AsyncConnection[TupleRow]], Coroutine[Any, Any, Answer]
+        ],
+    ) -> Answer:
+        """Ask over our connection, and once more over a new one when it was lost."""
+        is_old = self._connection is not None and not self._connection.closed
+        try:
+            return await self._ask_once(question)
+        except ServerUnavailable:
+            await self._disconnect()
+            if not is_old:
+                raise
+        return await self._ask_once(question)
+
+    async def _ask_once(
+        self,
+        question: Callable[
+            [psycopg.AsyncConnection[TupleRow]], Coroutine[Any, Any, Answer]
+        ],
+    ) -> Answer:
+        if self._connection is None or self._connection.closed:
+            self._connection = await connect(self._target)
+        line = self._connection
+        try:
+            with translated():
+                try:
+                    return await answer_of(
+                        question(line),
+                        line,
+                        limit_s=_LIMIT_S,
+                        where=address(self._target),
+                    )
+                except _MISSING as exc:
+                    raise self._missing() from exc
+        except PermissionDenied as exc:
+            exc.hint = exc.hint or await self._grant(line)
+            raise
+
+    def _missing(self) -> RequirementMissing:
+        return RequirementMissing(
+            f"table {self._schema}.{TABLE}, which keeps the position, does not exist",
+            hint="cdc init",
+        )
+
+    async def _disconnect(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            await connection.close()
+
+
+async def _rows(
+    line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
+) -> list[TupleRow]:
+    return await (await line.execute(query.encode(), given)).fetchall()
