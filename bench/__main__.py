@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import signal
 import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+import psycopg
 import uvloop
+from aiokafka.errors import KafkaError
 
 from bench.broker import Broker
 from bench.catch_up import catch_up
+from bench.cost import cost
+from bench.growth import growth
 from bench.latency import latency
 from bench.machine import machine
 from bench.report import Report
@@ -26,6 +31,8 @@ if TYPE_CHECKING:
 SCENARIOS: Final[Mapping[str, Callable[[Session], Awaitable[None]]]] = {
     "catch-up": catch_up,
     "latency": latency,
+    "cost": cost,
+    "growth": growth,
 }
 RESULTS: Final = Path(__file__).parent / "results"
 _INTERRUPTED: Final = 130
@@ -68,6 +75,8 @@ def options_of(arguments: Sequence[str]) -> Options:
 
 async def measure(options: Options) -> int:
     """Run the scenarios one after the other; return the exit code."""
+    # What the client library says of topics that are just being made is no result.
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
     report = Report(options.folder, machine())
     _cancel_on_signals()
     try:
@@ -75,8 +84,7 @@ async def measure(options: Options) -> int:
             report.version("Kafka", broker.release)
             session = Session(options=options, report=report, broker=broker)
             for name in options.only:
-                report.say(f"scenario {name}")
-                await SCENARIOS[name](session)
+                await _scenario(session, name)
     except asyncio.CancelledError:
         report.failed("the rest: interrupted")
         return _INTERRUPTED
@@ -86,6 +94,15 @@ async def measure(options: Options) -> int:
         report.write()
         report.say(f"results in {options.folder}")
     return 1 if report.has_failures else 0
+
+
+async def _scenario(session: Session, name: str) -> None:
+    """Run one; what goes wrong with it is told, and does not keep the next back."""
+    session.report.say(f"scenario {name}")
+    try:
+        await SCENARIOS[name](session)
+    except (OSError, RuntimeError, EOFError, psycopg.Error, KafkaError) as exc:
+        session.report.failed(f"the rest of {name}: {exc or repr(exc)}")
 
 
 def _cancel_on_signals() -> None:

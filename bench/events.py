@@ -80,8 +80,8 @@ class Events:
         # Nothing that Postgres could compress: it would have to undo that for us.
         chunks = -(-length // 32)
         return (
-            "(SELECT left(string_agg(md5(random()::text || n), ''),"
-            f" {length}) FROM generate_series(1, {chunks}))"
+            f"(SELECT left(string_agg(md5(random()::text || n || c), ''), {length})"
+            f" FROM generate_series(1, {chunks}) AS c)"
         )
 
     def _noise(self) -> str:

@@ -59,7 +59,11 @@ async def laps(
     report.say(f"{course.label}: writing {course.events.count:,} events")
     async with source.slot(TEMPLATE, course.plugin):
         begin = await source.lsn()
-        end = await source.fill(course.events)
+        try:
+            end = await source.fill(course.events)
+        except (psycopg.Error, TimeoutError) as exc:
+            report.failed(f"{course.label}, writing: {exc or repr(exc)}")
+            return {name: [None] * count for name in results}
         size = await source.wal_between(begin, end)
         per_event = size / course.events.count
         report.say(f"{course.label}: {per_event:,.0f} bytes of WAL an event")

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 LOADS: Final = ((10, 1), (1_000, 1), (10_000, 10))
 """Events a second, and rows in a transaction: a writer commits no faster."""
 _BARE: Final = 500
-HEAD: Final = ("what", "who", "to", "events/s", "p50 ms", "p99 ms", "longest ms")
+TIMES: Final = ("p50 ms", "p99 ms", "longest ms")
+HEAD: Final = ("what", "who", "to", "events/s", *TIMES, "us CPU an event")
 
 
 async def latency(session: Session) -> None:
@@ -69,13 +70,14 @@ def add_rows(table: Table, load: Load, laps: dict[str, list[Times | None]]) -> N
     for name, every in laps.items():
         times = [one for one in every if one]
         if not times:
-            table.add(label, name, "failed", *[NOTHING] * 4)
+            table.add(label, name, "failed", *[NOTHING] * 5)
             continue
         rate = number(median(one.per_second for one in times))
         to_log = _middle([one.appended for one in times])
         to_hands = _middle([one.consumed for one in times])
-        table.add(label, name, "log", rate, *milliseconds(to_log))
-        table.add(label, name, "consumer", rate, *milliseconds(to_hands))
+        cpu = number(median(one.cpu_us for one in times))
+        table.add(label, name, "log", rate, *milliseconds(to_log), cpu)
+        table.add(label, name, "consumer", rate, *milliseconds(to_hands), cpu)
 
 
 def consumed_ratios(
@@ -119,7 +121,8 @@ async def _bare(session: Session, source: Source, table: Table) -> None:
             session.report.failed(f"{name}: {exc or repr(exc)}")
             continue
         session.report.keep("bare", {"what": name, "times": times})
-        table.add("bare round trip", name, NOTHING, NOTHING, *milliseconds(times))
+        cells = (*milliseconds(times), NOTHING)
+        table.add("bare round trip", name, NOTHING, NOTHING, *cells)
 
 
 def _middle(several: Sequence[Percentiles]) -> Percentiles:

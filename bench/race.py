@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from bench.process import Child, Command
-from bench.usage import Usage, usage_of
+from bench.usage import Usage, grown, usage_of
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -186,8 +186,8 @@ async def race(
         events=events,
         repeated=done - events,
         seconds=track.points[-1].seconds,
-        cpu_s=_grown(track.before, track.latest),
-        walsender_cpu_s=_grown(track.walsender_before, track.walsender_latest),
+        cpu_s=grown(track.before, track.latest),
+        walsender_cpu_s=grown(track.walsender_before, track.walsender_latest),
         rss_peak_bytes=track.latest.rss_peak_bytes if track.latest else 0,
         rss_rest_bytes=rest,
         points=tuple(track.points),
@@ -258,7 +258,3 @@ def _failure(contestant: Contestant, what: str, program: Child) -> RaceFailed:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _grown(before: Usage | None, after: Usage | None) -> float:
-    return after.cpu_s - before.cpu_s if before and after else 0.0

@@ -15,6 +15,7 @@ from bench.broker import PARTITIONS
 from bench.figures import Percentiles, percentiles
 from bench.process import Child, Command, fresh_folder
 from bench.race import Lane, RaceFailed, first_reader
+from bench.usage import grown, usage_of
 
 if TYPE_CHECKING:
     from bench.broker import Broker
@@ -66,6 +67,7 @@ class Times:
     Attributes:
         contestant: who.
         per_second: the rate that the writer reached.
+        cpu_us: of the contestant, an event.
         appended: from COMMIT returned to the record in the broker's log.
         consumed: from COMMIT returned to the record in the consumer's hands.
 
@@ -73,6 +75,7 @@ class Times:
 
     contestant: str
     per_second: float
+    cpu_us: float
     appended: Percentiles
     consumed: Percentiles
 
@@ -107,7 +110,9 @@ async def steady(
             try:
                 async with asyncio.timeout(_START_DEADLINE_S):
                     await first_reader(relay, source, lane)
+                before = usage_of(relay.pid)
                 await _carry(lane, load)
+                cpu_s = grown(before, usage_of(relay.pid))
             except (TimeoutError, EOFError) as exc:
                 raise RaceFailed(
                     f"{contestant.name} at {load.per_second}/s: {exc};"
@@ -115,7 +120,7 @@ async def steady(
                 ) from exc
             finally:
                 await asyncio.to_thread(relay.stop)
-        return _times(contestant.name, folder, load)
+        return _times(contestant.name, folder, load, cpu_s)
 
 
 async def _carry(lane: Lane, load: Load) -> None:
@@ -165,7 +170,7 @@ def _module(name: str, *arguments: object) -> Command:
     )
 
 
-def _times(contestant: str, folder: Path, load: Load) -> Times:
+def _times(contestant: str, folder: Path, load: Load, cpu_s: float) -> Times:
     committed = _notes(folder / "committed")
     consumed = _notes(folder / "consumed")
     returned = dict(
@@ -189,6 +194,7 @@ def _times(contestant: str, folder: Path, load: Load) -> Times:
     return Times(
         contestant=contestant,
         per_second=(load.commits - 1) * load.rows / span if span else 0.0,
+        cpu_us=cpu_s / (load.commits * load.rows) * 1e6,
         appended=percentiles(to_log),
         consumed=percentiles(to_hands),
     )

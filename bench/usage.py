@@ -45,6 +45,11 @@ def usage_of(pid: int) -> Usage | None:
     )
 
 
+def grown(before: Usage | None, after: Usage | None) -> float:
+    """Return the processor seconds between two readings; 0 where one is missing."""
+    return after.cpu_s - before.cpu_s if before and after else 0.0
+
+
 def _cpu_s(pid: int) -> float:
     text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     fields = text.rpartition(")")[2].split()

@@ -1,8 +1,7 @@
 """Positions in a table of the source database, for sinks that keep none themselves.
 
 Written seldom: each write is WAL of the database that is being read. And it is lost
-with that database: a restored backup brings an older position along, which every sink of
-its own would contradict.
+with that database: a restored backup brings an older position along.
 """
 
 from __future__ import annotations
