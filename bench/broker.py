@@ -106,13 +106,24 @@ class Ends:
         ]
 
     async def __aenter__(self) -> Self:
-        async with asyncio.timeout(_ANSWER_DEADLINE_S):
-            await self._consumer.start()
-            # Every partition needs its leader before the first answer is quick.
-            await self.total()
+        try:
+            # The client keeps the leaders of what is assigned at hand; paused, so that
+            # it asks where the partitions end and never for what is in them.
+            self._consumer.assign(self._partitions)
+            self._consumer.pause(*self._partitions)
+            async with asyncio.timeout(_ANSWER_DEADLINE_S):
+                await self._consumer.start()
+                await self.total()
+        except BaseException:
+            await self.close()
+            raise
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close the client."""
         async with asyncio.timeout(_ANSWER_DEADLINE_S):
             await self._consumer.stop()
 

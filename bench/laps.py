@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 import psycopg
+from aiokafka.errors import KafkaError
 
 from bench.figures import rates, thinned
 from bench.picture import Line, Panel
@@ -134,7 +135,7 @@ async def _one(
                 source.copied_slot(name, of=TEMPLATE),
             ):
                 run = await race(contestant, source, lane, ends, events.count)
-    except (RaceFailed, TimeoutError, OSError, psycopg.Error) as exc:
+    except (RaceFailed, TimeoutError, OSError, KafkaError, psycopg.Error) as exc:
         report.failed(f"{course.label}, {contestant.name}: {exc or repr(exc)}")
         return None
     kept = replace(run, points=tuple(thinned(run.points, _KEPT)))

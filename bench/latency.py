@@ -11,6 +11,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import psycopg
+from aiokafka.errors import KafkaError
 
 from bench.bare import bare_frames, bare_sends
 from bench.figures import Percentiles, paired_ratio
@@ -98,7 +99,7 @@ async def _one(
     report: Report = session.report
     try:
         times = await steady(contestant, source, session.broker, load)
-    except (RaceFailed, TimeoutError, OSError, psycopg.Error) as exc:
+    except (RaceFailed, TimeoutError, OSError, KafkaError, psycopg.Error) as exc:
         report.failed(f"latency, {contestant.name}: {exc or repr(exc)}")
         return None
     report.keep("latency", {"asked": load.per_second, "times": times})
@@ -117,7 +118,7 @@ async def _bare(session: Session, source: Source, table: Table) -> None:
     ):
         try:
             times = await measure(_BARE)
-        except (TimeoutError, EOFError, OSError, psycopg.Error) as exc:
+        except (TimeoutError, EOFError, OSError, KafkaError, psycopg.Error) as exc:
             session.report.failed(f"{name}: {exc or repr(exc)}")
             continue
         session.report.keep("bare", {"what": name, "times": times})
