@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from tests.snapshot_reading import events_of, keys, opened, replayed
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
 
+    from cdc.local import LocalPostgres
     from tests.postgres_source import Source
 
 WITHOUT_TIME = OUTBOX.replace("created_at", "made_at")
@@ -49,6 +51,17 @@ async def test_a_savepoint_of_an_open_transaction_is_a_candidate_once_it_commits
     events = await replayed(relay, Bounds(horizon=horizon))
 
     assert sorted(keys(events)) == ["inside", "meanwhile", "new"]
+
+
+async def test_the_horizon_itself_is_a_candidate(plain: Source) -> None:
+    relay = relay_source(plain)
+    await plain.insert_event("order", "below")
+    await plain.insert_event("order", "at")
+    xids = await plain.fetch("SELECT xmin::text::int8 AS xid FROM outbox ORDER BY 1")
+
+    events = await replayed(relay, Bounds(horizon=xids[1]["xid"]))
+
+    assert keys(events) == ["at"]
 
 
 async def test_a_prepared_transaction_is_a_candidate_once_it_commits(
@@ -210,6 +223,51 @@ async def test_an_event_of_one_table_bounds_the_others_by_its_transaction(
     events = await replayed(relay, Bounds(since=parse_since(event_id)))
 
     assert keys(events) == ["second-new", "here", "new"]
+
+
+async def test_an_event_bounds_what_its_own_statement_wrote_elsewhere(
+    plain: Source,
+) -> None:
+    """Where rows of one statement lie in their tables says nothing of their order."""
+    await plain.execute("CREATE TABLE public.second (LIKE outbox INCLUDING ALL)")
+    tables = (TableName("public", "outbox"), TableName("public", "second"))
+    relay = relay_source(plain, tables=tables)
+    into = "INTO {} (aggregatetype, aggregateid, type) VALUES ('x', '{}', 'y')"
+    await plain.execute(
+        f"WITH first AS (INSERT {into.format('second', 'in-second')})"
+        f" INSERT {into.format('outbox', 'in-outbox')}"
+    )
+    for table in ("outbox", "second"):
+        event = parse_since(str(await plain.value(f"SELECT id FROM {table}")))
+        for bounds in (Bounds(since=event), Bounds(until=event)):
+            events = await replayed(relay, bounds)
+            assert keys(events) == ["in-outbox", "in-second"]
+
+
+async def test_rows_from_before_commits_were_tracked_come_first_by_their_own_time(
+    private_postgres: Callable[..., LocalPostgres],
+    source_of: Callable[..., Awaitable[Source]],
+) -> None:
+    server = private_postgres("18")
+    source = await source_of("18", "pgoutput", server=server)
+    await source.create_outbox()
+    for name in ("old-1", "old-2"):
+        await source.insert_event("order", name)
+    between = await source.value("SELECT clock_timestamp()")
+    await source.insert_event("order", "old-3")
+    await source.execute("ALTER SYSTEM SET track_commit_timestamp = on")
+    await source.disconnect()
+    await asyncio.to_thread(server.restart)
+    await source.insert_event("order", "new")
+    relay = relay_source(source)
+    middle = await source.value("SELECT id FROM outbox WHERE aggregateid = 'old-2'")
+
+    assert keys(await replayed(relay)) == ["old-1", "old-2", "old-3", "new"]
+    for since, expected in (
+        (parse_since(str(middle)), ["old-2", "old-3", "new"]),
+        (Since(between), ["old-3", "new"]),
+    ):
+        assert keys(await replayed(relay, Bounds(since=since))) == expected
 
 
 async def test_a_key_is_compared_as_its_type_does(plain: Source) -> None:

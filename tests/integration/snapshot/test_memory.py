@@ -10,20 +10,25 @@ from typing import TYPE_CHECKING
 
 import psycopg
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from cdc.errors import MappingError
 from cdc.outbox import Columns
 from cdc.snapshot import Bounds, open_snapshot
 from slots.connect import connect
 from slots.errors import ServerUnavailable
+from tests.certificates import make_certificate
 from tests.in_process import relay_source
 from tests.snapshot_reading import events_of, keys, opened
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
     from psycopg import AsyncConnection
     from psycopg.rows import TupleRow
 
+    from cdc.local import LocalPostgres
     from cdc.session import Source as RelaySource
     from tests.postgres_source import Source
 
@@ -133,6 +138,8 @@ async def test_reading_can_be_left_at_once(plain: Source, payload_bytes: int) ->
     began = time.monotonic()
     await first_piece(connection, relay)
     assert time.monotonic() - began < 20
+    # In the middle of an answer nothing else can be asked; between two, all can.
+    assert connection.closed or payload_bytes == 10
     await connection.close()
 
     async def is_gone() -> bool:
@@ -196,3 +203,29 @@ async def test_a_line_that_breaks_in_the_middle_is_an_error_and_no_end(
     async with await connect(relay.target) as connection:
         with pytest.raises(ServerUnavailable, match="terminating connection"):
             await read_all(connection)
+
+
+async def test_through_tls_no_byte_is_left_waiting(
+    private_postgres: Callable[..., LocalPostgres],
+    source_of: Callable[..., Awaitable[Source]],
+    tmp_path: Path,
+) -> None:
+    """OpenSSL may hold the rest of an answer of which the socket knows nothing."""
+    server = private_postgres("15")
+    certificate = make_certificate(tmp_path)
+    server.set(
+        ssl="on",
+        ssl_cert_file=str(server.put("server.crt", certificate.chain)),
+        ssl_key_file=str(server.put("server.key", certificate.key)),
+    )
+    await asyncio.to_thread(server.restart)
+    source = await source_of("15", "pgoutput", server=server)
+    await source.create_outbox()
+    for size in (100, 8000, 16_000, 50_000, 3):
+        await fill(source, 300, f"to_jsonb(repeat('y', {size}))")
+    relay = relay_source(source, dsn=make_conninfo(source.dsn, sslmode="require"))
+
+    async with asyncio.timeout(30):
+        count, _, _ = await pass_through(relay)
+
+    assert count == 1500
