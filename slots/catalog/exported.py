@@ -91,6 +91,10 @@ async def create_slot_with_snapshot(
         if not making.done():
             blockers = await _bounded(_blockers(connection, timeout_s), connection)
             await _stop(line, making)
+    except BaseException:
+        await _undo(line, connection, name, making)
+        raise
+    try:
         # It may have become ready at the last moment; then nothing was in vain.
         return making.result()
     except ServerRefused as exc:
@@ -102,9 +106,6 @@ async def create_slot_with_snapshot(
             hint=f"{blockers}; end them (SELECT pg_terminate_backend(pid), or COMMIT"
             " PREPARED or ROLLBACK PREPARED in their database), then try again",
         ) from exc
-    except BaseException:
-        await _undo(line, connection, name, making)
-        raise
 
 
 def _command(
