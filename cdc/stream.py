@@ -363,7 +363,8 @@ class ReplicationStream:
             self.failure = RequirementMissing(
                 f"the server skips publication {self._publication!r}: {text}",
                 hint="make the publication again; rows written meanwhile are in the"
-                " table and not in the stream",
+                " table and not in the stream: cdc resnapshot, or with a position"
+                " behind them: cdc adopt --accept-gap LSN",
             )
 
 

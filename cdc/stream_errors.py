@@ -17,7 +17,10 @@ row, which is read before the next attempt: an invalidated slot's consumer is on
 57P01, as after pg_terminate_backend."""
 
 _REMEDIES: Final = {
-    "42704": "make the publication again, or set CDC_SLOT__PUBLICATION",
+    # The publication is looked up as it was when the row was written.
+    "42704": "make the publication again, or set CDC_SLOT__PUBLICATION; if it exists by"
+    " now, rows were written while it did not: cdc resnapshot, or with a position"
+    " behind them: cdc adopt --accept-gap LSN",
     "42501": "run `cdc check`: a right or output_plugin_libraries is missing",
     "0A000": "run `cdc check`: publications with different column lists, or a plugin"
     " that lacks a feature",
