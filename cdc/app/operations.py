@@ -15,15 +15,16 @@ from cdc.app.parts import (
     target_of,
 )
 from cdc.claim import stored_position
-from cdc.errors import OperatorNeeded, RequirementMissing
-from cdc.finding import Status
-from cdc.position import Cause, SlotGone
+from cdc.errors import CdcError, OperatorNeeded, RequirementMissing
+from cdc.finding import Status, failure, ok
+from cdc.position import Cause, SlotGone, agree
 from cdc.recovery_plan import doubt_about
 from cdc.requirements import check, init
 from cdc.requirements.history import see
 from cdc.retention import prune
 from slots.catalog import get_slot
 from slots.connect import connect
+from slots.errors import SlotError
 
 if TYPE_CHECKING:
     from cdc.finding import Finding
@@ -40,7 +41,32 @@ async def check_all(settings: Settings) -> list[Finding]:
     findings += of_sink
     if settings.sink == "kafka" and _is_away(of_sink):
         return findings  # the positions are kept there too: each server is tried once
-    return findings + await store_of(settings).check()
+    findings += await store_of(settings).check()
+    if any(found.status is Status.FAILURE for found in findings):
+        return findings  # what disagrees may be a consequence
+    return [*findings, await _agreement(settings)]
+
+
+async def _agreement(settings: Settings) -> Finding:
+    """Tell whether the server agrees with what is stored, as the next start will."""
+    name = "position.agreement"
+    source, store = source_of(settings), store_of(settings)
+    try:
+        async with AsyncExitStack() as stack:
+            connection = await connect(source.target)
+            stack.push_async_callback(connection.close)
+            line = await connect(source.target, replication=True)
+            stack.push_async_callback(line.close)
+            await stack.enter_async_context(store)
+            known = await stored_position(store, source.name)
+            if known is None:
+                return ok(
+                    name, f"no position of relay {source.name} yet: a first start"
+                )
+            agree(known, await see(connection, line, source.wanted))
+    except (CdcError, SlotError) as exc:
+        return failure(name, str(exc), exc.hint)
+    return ok(name, f"relay {source.name} is at {known.end_lsn}; the server agrees")
 
 
 def _is_away(findings: list[Finding]) -> bool:

@@ -64,22 +64,36 @@ def kafka_jars(
         progress: told what is being fetched.
 
     """
-    chosen = provider or ("system" if _has_system() else "python")
-    java, fetch = _system(version) if chosen == "system" else _python()
-
-    def make(part: Path) -> None:
-        progress(f"fetching Kafka {version}, some 55 MB, once")
-        fetch(_coordinates(version), part)
-
-    return KafkaJars(java=java, folder=kept(f"kafka-{version}", make))
-
-
-def _coordinates(version: str) -> list[str]:
-    return [
+    coordinates = [
         f"org.apache.kafka:kafka_2.13:{version}",
         f"org.apache.kafka:kafka-tools:{version}",
-        _LOGGING,
     ]
+    return maven_jars(f"kafka-{version}", coordinates, provider, progress)
+
+
+def maven_jars(
+    name: str,
+    coordinates: Sequence[str],
+    provider: JarProvider | None,
+    progress: Progress,
+) -> KafkaJars:
+    """Return these artifacts with all they need, and a logger, from the cache.
+
+    Args:
+        name: of their folder in the cache; with their version.
+        coordinates: ``group:artifact:version`` of each.
+        provider: as for :func:`kafka_jars`.
+        progress: told what is being fetched.
+
+    """
+    chosen = provider or ("system" if _has_system() else "python")
+    java, fetch = _system(name) if chosen == "system" else _python()
+
+    def make(part: Path) -> None:
+        progress(f"fetching {name} from Maven Central, once")
+        fetch([*coordinates, _LOGGING], part)
+
+    return KafkaJars(java=java, folder=kept(name, make))
 
 
 def _has_system() -> bool:
@@ -91,11 +105,11 @@ def _has_system() -> bool:
     )
 
 
-def _system(version: str) -> tuple[Path, Callable[[list[str], Path], None]]:
+def _system(name: str) -> tuple[Path, Callable[[list[str], Path], None]]:
     java = shutil.which("java")
     if java is None or not _has_system():
         raise RequirementMissing(
-            f"Kafka {version} needs java {_JAVA_MAJOR} or later and mvn on the PATH",
+            f"{name} needs java {_JAVA_MAJOR} or later and mvn on the PATH",
             hint="apt-get install openjdk-17-jre-headless maven, "
             "or pip install 'walferry[demo]'",
         )

@@ -27,6 +27,7 @@ def cautions(server: Server, now: datetime) -> Iterator[Finding]:
         yield _idle_timeout(server)
     yield _wal_sender_timeout(server)
     yield _prepared(server)
+    yield _commit_times(server)
     yield _clock(server, now)
 
 
@@ -86,6 +87,18 @@ def _prepared(server: Server) -> Finding:
         f"{len(server.old_prepared)} prepared transaction(s) older than ten minutes"
         f" hold WAL and keep new slots waiting, the oldest is {gid!r}",
         "finish what prepared it, or: " + statements.rollback_prepared(gid),
+    )
+
+
+def _commit_times(server: Server) -> Finding:
+    name = "postgres.track_commit_timestamp"
+    if server.tracks_commits:
+        return finding.ok(name, "commit times are kept: a resnapshot knows their order")
+    return finding.warning(
+        name,
+        "track_commit_timestamp is off: a resnapshot after a lost slot orders rows by"
+        " transaction id, which is not the order of commits",
+        statements.set_at_start("track_commit_timestamp", "on"),
     )
 
 

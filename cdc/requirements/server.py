@@ -61,6 +61,8 @@ SELECT pg_catalog.current_setting('server_version_num')::int AS version,
          WHERE name = 'idle_replication_slot_timeout') AS idle_slot_timeout_s,
        (SELECT setting FROM pg_catalog.pg_settings
          WHERE name = 'output_plugin_libraries') AS plugin_libraries,
+       pg_catalog.current_setting('track_commit_timestamp') = 'on'
+           AS tracks_commits,
        ARRAY(SELECT gid FROM pg_catalog.pg_prepared_xacts
               WHERE prepared < pg_catalog.now() - interval '10 minutes'
               ORDER BY prepared) AS old_prepared,
@@ -91,6 +93,7 @@ class Server:
     wal_sender_timeout_ms: int
     idle_slot_timeout_s: int | None
     plugin_libraries: str | None
+    tracks_commits: bool
     old_prepared: list[str]
     backend_pid: int
     clock: datetime

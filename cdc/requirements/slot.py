@@ -67,8 +67,8 @@ def _status(slot: Slot) -> Finding:
             STATUS,
             f"slot {slot.name} is lost{reason}: changes after"
             f" {slot.confirmed_flush_lsn} are gone from the WAL",
-            "what was committed since may be missing in the broker: compare the outbox"
-            f" table with it, then `slots drop {slot.name}` and `cdc init`",
+            "what was committed since may be missing in the broker: `cdc resnapshot`"
+            " makes the slot anew and publishes what the table still has",
         )
     if slot.wal_status is WalStatus.UNRESERVED:
         return finding.warning(

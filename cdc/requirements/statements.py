@@ -172,6 +172,11 @@ def set_for_server(setting: str, value: str) -> str:
     return f"ALTER SYSTEM SET {setting} = '{value}'; SELECT pg_reload_conf();"
 
 
+def set_at_start(setting: str, value: str) -> str:
+    """Return the statement that changes a server parameter with the next restart."""
+    return f"ALTER SYSTEM SET {setting} = '{value}'; then restart the server"
+
+
 def _table(table: TableName) -> sql.Identifier:
     return sql.Identifier(table.schema, table.name)
 

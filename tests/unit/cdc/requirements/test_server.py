@@ -35,6 +35,7 @@ GOOD = Server(
     wal_sender_timeout_ms=60000,
     idle_slot_timeout_s=0,
     plugin_libraries="pgoutput, test_decoding",
+    tracks_commits=True,
     old_prepared=[],
     backend_pid=1,
     clock=NOW,
