@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from typing import TYPE_CHECKING, Final
 
 from psycopg import errors as pg_errors
@@ -116,15 +116,15 @@ class Snapshot:
         for table in tables:
             binding = mapping.bind(table.relation, table.name)
             query = reading(table, picked).as_bytes(self._connection)
+            reader = pieces(self._connection, query, piece_bytes=piece_bytes)
             with self._named(table, bounds):
-                async for rows in pieces(
-                    self._connection, query, piece_bytes=piece_bytes
-                ):
-                    now_ms = time.time_ns() // _NS_PER_MS
-                    yield [
-                        binding.replayed(values, run_id=run_id, now_ms=now_ms)
-                        for values in rows
-                    ]
+                async with aclosing(reader) as read:
+                    async for rows in read:
+                        now_ms = time.time_ns() // _NS_PER_MS
+                        yield [
+                            binding.replayed(values, run_id=run_id, now_ms=now_ms)
+                            for values in rows
+                        ]
 
     async def _tables(
         self, wanted: Wanted, mapping: Mapping, time_column: str

@@ -10,6 +10,7 @@ The values are the text that the server prints, untouched: psycopg would parse i
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Final
 
 from psycopg import pq
@@ -19,7 +20,7 @@ from cdc.snapshot.asking import SCAN_LIMIT_S, bounded
 from slots.errors import ServerUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncGenerator
 
     from psycopg import AsyncConnection
     from psycopg.pq.abc import PGresult
@@ -42,7 +43,7 @@ async def pieces(
     query: bytes,
     *,
     piece_bytes: int = PIECE_BYTES,
-) -> AsyncIterator[list[Values]]:
+) -> AsyncGenerator[list[Values], None]:
     """Yield a query's rows, in order, in lists of ``piece_bytes`` or one row more.
 
     Args:
@@ -62,14 +63,15 @@ async def pieces(
     while True:
         rows: list[Values] = []
         size_bytes = row_count = fetched_bytes = 0
-        async for row, row_bytes in _fetch(connection.pgconn, count):
-            rows.append(row)
-            row_count += 1
-            size_bytes += row_bytes
-            fetched_bytes += row_bytes
-            if size_bytes >= piece_bytes:
-                yield rows
-                rows, size_bytes = [], 0
+        async with aclosing(_fetch(connection.pgconn, count)) as fetched:
+            async for row, row_bytes in fetched:
+                rows.append(row)
+                row_count += 1
+                size_bytes += row_bytes
+                fetched_bytes += row_bytes
+                if size_bytes >= piece_bytes:
+                    yield rows
+                    rows, size_bytes = [], 0
         if rows:
             yield rows
         if row_count < count:
@@ -82,7 +84,7 @@ async def pieces(
 
 async def _fetch(
     pgconn: pq.abc.PGconn, count: int
-) -> AsyncIterator[tuple[Values, int]]:
+) -> AsyncGenerator[tuple[Values, int], None]:
     pgconn.send_query(b"FETCH FORWARD %d FROM %b" % (count, _CURSOR))
     pgconn.set_single_row_mode()
     if pgconn.flush():
