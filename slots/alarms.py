@@ -110,8 +110,17 @@ class Alarms:
             )
         )
 
-    def observe(self, reading: Reading, history: History) -> tuple[Change, ...]:
+    def observe(
+        self,
+        reading: Reading,
+        history: History,
+        *,
+        consumer: tuple[str, Finding] | None = None,
+    ) -> tuple[Change, ...]:
         """Judge a reading, and have the history remember it; return what changed.
+
+        ``consumer`` is what the consumer of a slot says of itself, with the slot's
+        name, when it has stopped for a reason of its own.
 
         A slot that is not the one it was begins its history anew. What is raised comes
         before what is cleared: a slot that is lost has no lag any more.
@@ -121,6 +130,10 @@ class Alarms:
         self._compare(reading, history)
         history.observe(reading)
         found = dict(self._findings(reading, history))
+        if consumer is not None:
+            name, finding = consumer
+            slot = next((one for one in reading.slots if one.name == name), None)
+            found[name, finding.kind] = (finding, slot)
         return tuple(self._settle(found, now))
 
     def failed(self, reason: str, now: datetime) -> tuple[Change, ...]:

@@ -19,7 +19,7 @@ from slots.errors import SlotError
 from slots.state import History, Limits
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Callable, Collection, Sequence
     from typing import NoReturn
 
     from psycopg import AsyncConnection
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from slots.connect import Target
     from slots.metrics import SlotMetrics
     from slots.notify import AlarmSink
-    from slots.state import Reading
+    from slots.state import Finding, Reading
 
 DEFAULT_INTERVAL_S: Final = 10.0
 """A fast writer can take a slot from reserved to lost between two checkpoints; a poll
@@ -74,6 +74,10 @@ class Watch:
         sinks: where alarms are told.
         metrics: where the latest reading is shown.
 
+    Attributes:
+        consumer: asked at each poll for what the consumer of a slot says of itself;
+            set by who runs beside one.
+
     """
 
     def __init__(
@@ -86,6 +90,7 @@ class Watch:
         sinks: Sequence[AlarmSink] = (),
         metrics: SlotMetrics | None = None,
     ) -> None:
+        self.consumer: Callable[[], tuple[str, Finding] | None] = lambda: None
         self._target = replace(target, application_name=_APPLICATION)
         self._interval_s = interval_s
         self._sinks = tuple(sinks)
@@ -117,7 +122,9 @@ class Watch:
             if not self._has_failed:
                 _log.warning("slots_not_read", reason=str(exc), remedy=exc.hint)
         else:
-            changes = self._alarms.observe(reading, self._history)
+            changes = self._alarms.observe(
+                reading, self._history, consumer=self.consumer()
+            )
             view = self._view(reading, None, changes)
         self._has_failed = view.reading is None
         self._tell(view)

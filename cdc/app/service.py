@@ -21,7 +21,7 @@ from cdc.app.parts import (
     store_of,
 )
 from cdc.errors import ExitCode, FirstStart
-from cdc.lifecycle import State
+from cdc.lifecycle import OPERATOR, State
 from cdc.metrics import RelayMetrics
 from cdc.position import Disagreement, screen
 from cdc.retention import Pruning
@@ -31,6 +31,7 @@ from slots.connect import address
 from slots.endpoint import Endpoint
 from slots.metrics import SlotMetrics
 from slots.notify import AlarmLog, Webhook
+from slots.state import Finding, Kind, Level
 from slots.watch import Watch
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Service:
         sinks: list[AlarmSink] = [AlarmLog()]
         if alarms.notify is not None:
             sinks.append(await stack.enter_async_context(Webhook(alarms.notify)))
-        return Watch(
+        watch = Watch(
             self._source.target,
             limits=limits,
             names=names,
@@ -170,6 +171,21 @@ class Service:
             sinks=sinks,
             metrics=SlotMetrics(self._metrics.registry, limits=limits, names=names),
         )
+        watch.consumer = self._waits_for_operator
+        return watch
+
+    def _waits_for_operator(self) -> tuple[str, Finding] | None:
+        """Tell the watch what an operator has to decide."""
+        if self.supervisor.state not in OPERATOR or self.supervisor.failure is None:
+            return None
+        failure = self.supervisor.failure
+        finding = Finding(
+            kind=Kind.CONSUMER,
+            level=Level.CRITICAL,
+            text=f"the relay has stopped: {failure}",
+            remedy=getattr(failure, "hint", "") or "see its log",
+        )
+        return self._settings.slot.name, finding
 
     def ready(self) -> tuple[bool, str]:
         """Tell whether rows flow, and why not."""

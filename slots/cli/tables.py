@@ -103,6 +103,8 @@ def portrait(
     """Return everything about one slot, the verdict in words, and the remedy."""
     trend = history.trend(slot)
     left = budget(reading, slot, limits)
+    # A promoted server still says of it that it was synced.
+    is_standbys_copy = reading.server.is_in_recovery and slot.synced
     pairs = {
         "slot": slot.name,
         "kind": f"{slot.slot_type}{' temporary' if slot.temporary else ''}"
@@ -124,7 +126,7 @@ def portrait(
         f" {show_count(slot.catalog_xmin_age)}) transactions",
         "two-phase": _flag(slot.two_phase),
         "failover": _flag(slot.failover)
-        + (", a copy from the primary" if slot.synced else ""),
+        + (", a copy from the primary" if is_standbys_copy else ""),
     }
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="bold")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 class Kind(enum.StrEnum):
     """What can be wrong; the names are labels of metrics, and sections of the runbook.
 
-    Failover is for ``slots check --failover`` alone.
+    Failover is for ``slots check --failover`` alone; consumer is what a relay says of
+    itself.
     """
 
     LOST = "lost"
@@ -35,6 +36,7 @@ class Kind(enum.StrEnum):
     FAILOVER = "failover"
     REPLACED = "replaced"
     MISSING = "missing"
+    CONSUMER = "consumer"
     SLOT_COUNT = "slot_count"
     NO_WAL_LIMIT = "no_wal_limit"
     READING_FAILED = "reading_failed"

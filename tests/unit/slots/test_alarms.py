@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from slots.alarms import Alarms, AlarmState, Change
-from slots.state import History, Kind, Level, Limits, Reading, WalStatus
+from slots.state import Finding, History, Kind, Level, Limits, Reading, WalStatus
 from slots.state.units import GB, MB
 from tests.slot_readings import at, behind, idle, reading, slot
 
@@ -235,3 +235,17 @@ def test_a_number_that_wobbles_at_its_limit_raises_once(wobble: int) -> None:
     ]
 
     assert changes == [(RAISED, Kind.LAG, Level.WARNING)]
+
+
+def test_what_a_consumer_says_of_itself_is_an_alarm_while_it_says_so() -> None:
+    stand = Stand(Limits(no_wal_limit=False))
+    finding = Finding(
+        kind=Kind.CONSUMER, level=Level.CRITICAL, text="has stopped", remedy="decide"
+    )
+    look = reading(idle(), seconds=0)
+    for name in (idle().name, "one that was dropped"):
+        raised = stand.alarms.observe(look, stand.history, consumer=(name, finding))
+        assert (RAISED, Kind.CONSUMER, Level.CRITICAL) in told(raised)
+        assert (name, Kind.CONSUMER, Level.CRITICAL) in stand.up()
+
+    assert (CLEARED, Kind.CONSUMER, Level.CRITICAL) in stand.look(look)
