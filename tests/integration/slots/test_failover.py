@@ -178,6 +178,8 @@ async def test_a_promoted_standby_is_read_like_any_primary(
     assert one["lag_bytes"] >= 0
     assert not any(found["alarm"] == "ahead" for found in one["findings"])
     assert (await slots.json(target, "why", "orders"))["causes"]
+    assert await slots(target, "show", "orders", "--sample", "0") == 0
+    assert "a copy from the primary" not in slots.out
 
 
 async def test_failover_slots_are_of_17_and_later(
