@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from cdc.claim import write_position
+from cdc.fresh_slot import make_slot, overlap_of
 from cdc.known_ids import KnownIds
 from cdc.leadership import LOCK_PATIENCE_S, holding, lead
 from cdc.position import Cause, Position, Sample, SlotGone, Unfinished
@@ -28,7 +29,7 @@ from cdc.recovery_plan import Plan, plan_recovery
 from cdc.republishing import Progress, Republisher
 from cdc.requirements.history import fingerprint
 from cdc.snapshot import open_snapshot
-from slots.catalog import create_slot_with_snapshot, drop_slot, get_slot
+from slots.catalog import drop_slot, get_slot
 from slots.connect import address, answer_of, connect
 from slots.errors import SlotBusy
 
@@ -41,10 +42,8 @@ if TYPE_CHECKING:
     from cdc.session import Source
     from cdc.sinks import PositionStore, ReadBack, Sink
     from cdc.snapshot import Snapshot
-    from slots.catalog import Exported
     from slots.lsn import Lsn
 
-FAILOVER_SINCE: Final = 170000
 _ANSWER_LIMIT_S: Final = 60.0
 _NS_PER_MS: Final = 1_000_000
 
@@ -203,9 +202,14 @@ class Resnapshot:
         await self._drop(plan, connection)
         now_ms = time.time_ns() // _NS_PER_MS
         async with await connect(self._source.target, replication=True) as exporter:
-            made = await self._new_slot(exporter, connection)
-            begins_at = made.consistent_point
-            async with open_snapshot(connection, made.snapshot_name) as snapshot:
+            begins_at, name = await make_slot(
+                exporter,
+                connection,
+                self._source.wanted,
+                timeout_s=self._request.slot_timeout_s,
+            )
+            async with open_snapshot(connection, name) as snapshot:
+                overlap = None if name else await overlap_of(connection)
                 report = await self._publish(
                     plan, snapshot, sink=self._sink, run_id=run_id
                 )
@@ -213,6 +217,7 @@ class Resnapshot:
         position = replace(
             position,
             end_lsn=begins_at,
+            overlap=overlap,
             horizon=taken.xmin,
             samples=(*position.samples, taken),
             unfinished=None,
@@ -252,21 +257,6 @@ class Resnapshot:
             )
         plan.refuse_drop(told=self._request.may_drop)
         await drop_slot(connection, name)
-
-    async def _new_slot(
-        self,
-        exporter: AsyncConnection[TupleRow],
-        connection: AsyncConnection[TupleRow],
-    ) -> Exported:
-        wanted = self._source.wanted
-        return await create_slot_with_snapshot(
-            exporter,
-            connection,
-            wanted.slot,
-            plugin=wanted.plugin,
-            failover=connection.info.server_version >= FAILOVER_SINCE,
-            timeout_s=self._request.slot_timeout_s,
-        )
 
     async def _publish(
         self, plan: Plan, snapshot: Snapshot, *, sink: Sink | None, run_id: str

@@ -28,7 +28,7 @@ from cdc.position.horizon import (
     read_back_from_ms,
     sampled,
 )
-from cdc.position.record import Anchor, Position, Sample, Unfinished, parse
+from cdc.position.record import Anchor, Overlap, Position, Sample, Unfinished, parse
 from cdc.position.screen import screen
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "Cause",
     "Disagreement",
     "Gate",
+    "Overlap",
     "Position",
     "PositionMismatch",
     "Sample",

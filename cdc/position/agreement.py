@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from cdc.position.causes import WAL_REMOVED, Cause, SlotGone, mismatch
+from cdc.position.horizon import horizon_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -231,7 +232,7 @@ def continued(position: Position, seen: Seen) -> Position:
     if seen.timeline != position.timeline:
         switch = _switch(position, seen)
         samples = tuple(one for one in samples if switch is None or one.lsn <= switch)
-        horizon = max((one.xmin for one in samples), default=None)
+        horizon = horizon_at(replace(position, samples=samples), end_lsn)
     return replace(
         position,
         term=position.term + 1,

@@ -4,7 +4,8 @@ The stream starts at the slot's own position, which a restarted server may remem
 an older one. Transactions up to the anchor are repeats and are dropped; the anchor
 itself must be among them, or the history is another one (a volume that was put back
 passes every other check). Between the anchor and the stored position our history had no
-events: one there is a mismatch too.
+events: one there is a mismatch too. Behind a resnapshot that overlaps with the stream,
+transactions that its snapshot shows are dropped.
 """
 
 from __future__ import annotations
@@ -38,9 +39,11 @@ class Gate:
         self._position = position
         self._anchor = anchor if anchor is not None and start < anchor.end_lsn else None
         self._end_lsn = end_lsn
+        self._overlap = position.overlap
         self._transaction: Begin | None = None
         self._has_rows = False
-        self.is_open = self._anchor is None and start >= end_lsn
+        self.is_open = False
+        self._open(start)
 
     def begin(self, transaction: Begin) -> None:
         """Take note of a transaction; raise PositionMismatch for a missed anchor."""
@@ -58,14 +61,17 @@ class Gate:
         self._has_rows = True
         if self._anchor is not None:
             return True
-        begun = self._transaction
-        at = "" if begun is None else f" (transaction {begun.xid} at"
-        at += "" if begun is None else f" {begun.commit_lsn})"
+        begun, overlap = self._transaction, self._overlap
+        if begun is None or begun.commit_lsn >= self._end_lsn:
+            return (
+                begun is not None and overlap is not None and overlap.shows(begun.xid)
+            )
         raise mismatch(
             self._position,
             Cause.ANCHOR,
-            "the slot sends events below the stored position that this relay has never"
-            f" had{at}: the server's history is not the one it left",
+            f"the slot sends events of transaction {begun.xid} at {begun.commit_lsn},"
+            " below the stored position, that this relay has never had: the server's"
+            " history is not the one it left",
         )
 
     def commit(self, commit: Commit) -> None:
@@ -76,7 +82,7 @@ class Gate:
         is_it = (begun.xid, begun.committed_at_us) == anchor[1:3]
         if is_it and self._has_rows:
             self._anchor = None
-            self.is_open = commit.end_lsn >= self._end_lsn
+            self._open(commit.end_lsn)
 
     def passed(self, lsn: Lsn) -> None:
         """Take note that everything that commits below ``lsn`` has come by.
@@ -94,4 +100,11 @@ class Gate:
                 f" {anchor.end_lsn} on this server: its history is not the one this"
                 " relay left (a restored volume, or a backup)",
             )
-        self.is_open = self.is_open or lsn >= self._end_lsn
+        self._open(lsn)
+
+    def _open(self, lsn: Lsn) -> None:
+        """Open when nothing that commits from ``lsn`` on has to be judged."""
+        overlap = self._overlap
+        is_new = lsn >= self._end_lsn and (overlap is None or lsn >= overlap.until)
+        if self._anchor is None and is_new:
+            self.is_open = True

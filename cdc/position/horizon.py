@@ -31,12 +31,15 @@ def sampled(position: Position, sample: Sample) -> Position:
 
 
 def acknowledged(position: Position, end_lsn: Lsn) -> Position:
-    """Return the position moved to ``end_lsn``, with the horizon that follows."""
+    """Return the position moved to ``end_lsn``, with what follows from that."""
     horizon = position.horizon
     for sample in position.samples:
         if sample.lsn <= end_lsn and (horizon is None or sample.xmin > horizon):
             horizon = sample.xmin
-    return replace(position, end_lsn=end_lsn, horizon=horizon)
+    overlap = position.overlap
+    if overlap is not None and end_lsn >= overlap.until:
+        overlap = None
+    return replace(position, end_lsn=end_lsn, horizon=horizon, overlap=overlap)
 
 
 def horizon_at(position: Position, lsn: Lsn) -> int | None:

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 VERSION: Final = 1
+_XID: Final = (1 << 32) - 1
+_HALF: Final = 1 << 31
 
 
 class Anchor(NamedTuple):
@@ -43,6 +45,32 @@ class Sample(NamedTuple):
     xmax: int
     lsn: Lsn
     at_ms: int
+
+
+class Overlap(NamedTuple):
+    """Transactions that the stream brings although a resnapshot has published them.
+
+    They are those that commit before ``until`` and that the snapshot shows; its text is
+    Postgres' own, ``xmin:xmax:xip,xip``. Only ids of whole transactions may be asked
+    about: a snapshot does not list those of savepoints.
+    """
+
+    snapshot: str
+    until: Lsn
+
+    def shows(self, xid: int) -> bool:
+        """Tell whether the snapshot shows a committed transaction.
+
+        Args:
+            xid: 32 bits, as the stream has it; less than two billion transactions away.
+
+        """
+        xmin, xmax, running = self.snapshot.split(":")
+        since_xmax = (xid - int(xmax)) & _XID
+        if since_xmax < _HALF:
+            return False
+        full = int(xmax) - (_XID + 1 - since_xmax)
+        return full < int(xmin) or str(full) not in running.split(",")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,6 +111,7 @@ class Position:
         fingerprint: what the publication is made of; empty for a plugin without one.
         stored_at_ms: when this was written, milliseconds since 1970.
         unfinished: a resnapshot that has not come to its end.
+        overlap: what the stream brings once more behind a resnapshot; None for nothing.
         doubt: why this history may not be ours; empty when nothing speaks against it.
         recovered: causes of slot loss that have been answered automatically.
 
@@ -103,6 +132,7 @@ class Position:
     fingerprint: Mapping[str, str] = field(default_factory=dict)
     stored_at_ms: int = 0
     unfinished: Unfinished | None = None
+    overlap: Overlap | None = None
     doubt: str = ""
     recovered: tuple[str, ...] = ()
 
@@ -141,6 +171,8 @@ class Position:
                     "bounds": dict(unfinished.bounds),
                     "began_at_ms": unfinished.began_at_ms,
                 },
+                "overlap": self.overlap
+                and [self.overlap.snapshot, str(self.overlap.until)],
                 "doubt": self.doubt,
                 "recovered": list(self.recovered),
             },
@@ -167,6 +199,7 @@ def parse(document: bytes) -> Position:
 
 def _position(found: dict[str, Any]) -> Position:
     anchor, unfinished = found.get("anchor"), found.get("unfinished")
+    overlap = found.get("overlap")
     return Position(
         name=found["name"],
         term=int(found["term"]),
@@ -194,6 +227,7 @@ def _position(found: dict[str, Any]) -> Position:
             bounds=dict(unfinished["bounds"]),
             began_at_ms=int(unfinished["began_at_ms"]),
         ),
+        overlap=overlap and Overlap(str(overlap[0]), Lsn.parse(overlap[1])),
         doubt=found.get("doubt", ""),
         recovered=tuple(found.get("recovered", ())),
     )

@@ -17,6 +17,9 @@ from tests.postgres_source import connect
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from cdc.local import LocalPostgres
     from cdc.outbox import Event
     from cdc.position import Position
     from cdc.session import Source as RelaySource
@@ -278,3 +281,46 @@ INSERT = "INSERT INTO outbox (aggregatetype, aggregateid, type) VALUES ('o', %s,
 
 async def grown(source: Source, size: int) -> bool:
     return await count(source) >= size
+
+
+@pytest.mark.parametrize("version", ["15", "18"])
+async def test_where_no_snapshot_can_be_exported_the_overlap_is_dropped(
+    private_postgres: Callable[..., LocalPostgres],
+    source_of: Callable[..., Awaitable[Source]],
+    version: str,
+) -> None:
+    """More savepoints are open at once than the server takes into an exported one."""
+    server = private_postgres(version, settings={"max_connections": "25"})
+    source = await source_of(version, "pgoutput", server=server)
+    await source.create_outbox()
+    relay = relay_source(source)
+    sink, store = MemorySink(), MemoryPositions()
+    await streamed(source, relay, sink, store)
+    await source.drop_slot()
+    stopping = asyncio.Event()
+
+    async def write(number: int) -> None:
+        async with await connect(source.dsn) as link:
+            turn = 0
+            while not stopping.is_set():
+                turn += 1
+                async with link.transaction():
+                    for step in range(60):
+                        async with link.transaction():
+                            await link.execute(INSERT, (f"{number}-{turn}-{step}",))
+                    await link.execute("SELECT pg_sleep(%s)", (0.1 * (number % 4),))
+
+    async with asyncio.TaskGroup() as group:
+        writers = [group.create_task(write(number)) for number in range(8)]
+        before = await count(source)
+        await eventually(lambda: grown(source, before + 500), 30.0)
+        await resnapshot_of(relay, sink, store).run()
+        assert stored(store).overlap is not None, "the server exported one after all"
+        async with running(relay, sink, store=store):
+            more = await count(source)
+            await eventually(lambda: grown(source, more + 500), 30.0)
+            stopping.set()
+            await asyncio.wait(writers)
+            await sink.wait_for(await count(source), limit_s=30.0)
+            await eventually(lambda: stored(store).overlap is None, 10.0)
+    assert sorted(event.event_id for event in sink.events) == sorted(await ids(source))
