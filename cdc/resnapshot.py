@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     from slots.lsn import Lsn
 
 _ANSWER_LIMIT_S: Final = 60.0
+_PAUSE_S: Final = 0.2
 _NS_PER_MS: Final = 1_000_000
 
 _log = structlog.get_logger("cdc.resnapshot")
@@ -246,17 +247,25 @@ class Resnapshot:
         return begun.run_id, await write_position(self._store, position)
 
     async def _drop(self, plan: Plan, connection: AsyncConnection[TupleRow]) -> None:
+        """Drop the slot that is there, once nobody streams from it.
+
+        What a killed attempt was making is in use until the server notices, and it does
+        not while it waits for open transactions.
+        """
         name = self._source.wanted.slot
-        slot = await get_slot(connection, name)
-        if slot is None:
-            return
-        if slot.active:
-            raise SlotBusy(
-                f"slot {name} is in use by pid {slot.active_pid}",
-                hint="stop who streams from it, then go on with: cdc resnapshot",
-            )
-        plan.refuse_drop(told=self._request.may_drop)
-        await drop_slot(connection, name)
+        patience_s = self._request.slot_timeout_s if plan.is_ours else LOCK_PATIENCE_S
+        deadline = time.monotonic() + patience_s
+        while (slot := await get_slot(connection, name)) is not None:
+            plan.refuse_drop(told=self._request.may_drop)
+            if not slot.active:
+                await drop_slot(connection, name)
+            elif time.monotonic() >= deadline:
+                raise SlotBusy(
+                    f"slot {name} is in use by pid {slot.active_pid}",
+                    hint="stop who streams from it, then go on with: cdc resnapshot",
+                )
+            else:
+                await asyncio.sleep(_PAUSE_S)
 
     async def _publish(
         self, plan: Plan, snapshot: Snapshot, *, sink: Sink | None, run_id: str
