@@ -12,7 +12,9 @@ from typing import TYPE_CHECKING
 from cdc.claim import first_position, stored_position, write_position
 from cdc.errors import OperatorNeeded, RequirementMissing
 from cdc.leadership import LOCK_PATIENCE_S, lead
-from cdc.position import Disagreement, agree, continued
+from cdc.position import Cause, Disagreement, agree, continued, mismatch
+from cdc.proof import contradiction
+from cdc.recovery_plan import doubt_about
 from cdc.requirements.history import see
 from slots.catalog import advance_slot, create_slot, drop_slot
 from slots.connect import connect
@@ -98,8 +100,28 @@ async def _case(
     try:
         agree(known, seen)
     except Disagreement as exc:
-        found = exc
+        found = await _judged(connection, exc)
     return _Case(known=known, seen=seen, found=found)
+
+
+async def _judged(
+    connection: AsyncConnection[TupleRow], found: Disagreement
+) -> Disagreement:
+    """Return what is wrong: a slot that is not ours may be on a server that is not.
+
+    A restored backup that has been written on looks like one whose slot was dropped.
+    """
+    if not found.is_same_history:
+        return found
+    against = await contradiction(connection, found.position)
+    if not against:
+        return found
+    return mismatch(
+        found.position,
+        Cause.DOUBT,
+        f"this server's history is another one: {against}",
+        goes_on_at=found.goes_on_at,
+    )
 
 
 def _cluster(source: Source, case: _Case) -> tuple[Position, list[str]]:
@@ -157,6 +179,9 @@ async def _gap(
     done.append(
         f"what committed behind {known.end_lsn} and before {begins} is given up"
     )
+    if await doubt_about(connection, known, case.seen, source):
+        # Nobody can tell whether it is our history: its horizon is not to be used.
+        known = replace(known, horizon=None, samples=())
     position = replace(
         continued(known, case.seen),
         slot=slot,

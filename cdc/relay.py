@@ -333,7 +333,9 @@ class Relay:
             self._offer(frame.wal_end)
 
     def _offer(self, position: Lsn) -> None:
-        if not self._intake.gathering:
+        # Until the history has proven to be ours, it is not ours to let go of: what was
+        # dropped as a repeat may be something else.
+        if self._intake.is_open and not self._intake.gathering:
             self._watermark.offer(position)
             self._confirm()
 

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cdc.position import parse
 from slots.lsn import Lsn
+from tests.postgres_source import Source
 from tests.relay_process import RelayProcess, cdc, environment
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from cdc.local import LocalPostgres
     from cdc.position import Position
-    from tests.postgres_source import Source
 
 OPERATOR = 4
 
@@ -55,6 +56,13 @@ class FileRelay:
     async def cdc(self, *arguments: str, **changes: str) -> tuple[int, str, str]:
         """Run another command; return exit code, stdout and stderr."""
         return await cdc(*arguments, settings=self.settings(**changes))
+
+    def on(self, server: LocalPostgres) -> FileRelay:
+        """Return the same relay, database and slot on another server."""
+        there = Source(server, self.source.version, self.source.plugin)
+        there.database, there.slot = self.source.database, self.source.slot
+        there.dsn = server.dsn(there.database)
+        return replace(self, source=there)
 
     def events(self) -> list[dict[str, Any]]:
         """Return what is in the file, its last line only when it is whole."""
@@ -111,7 +119,7 @@ class FileRelay:
             code = await relay.exited(30.0)
         assert code == OPERATOR, relay.stderr
         (line,) = [one for one in relay.log if one.get("event") == "giving_up"]
-        assert line["kind"] == state
+        assert line["kind"] == state, line["reason"]
         assert line["exit_code"] == OPERATOR
         assert line["stored_lsn"] == str(position.end_lsn)
         assert [one for one in relay.log if one.get("event") == "retrying"] == []
