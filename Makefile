@@ -6,7 +6,7 @@ INPUTS := pyproject.toml constraints.txt
 # The pure floors: what unit tests alone have to reach, every branch of it.
 PURE := cdc/wal/*,cdc/outbox/*,cdc/position/*,cdc/snapshot/bounds.py,cdc/gathering.py,cdc/watermark.py,cdc/lifecycle.py,cdc/finding.py,cdc/status.py,cdc/xid.py,cdc/errors.py,slots/state/*,slots/alarms.py,slots/errors.py,slots/lsn.py
 
-.PHONY: help setup check test test-matrix faults bench demo clean
+.PHONY: help setup check test test-matrix faults bench bench-peers demo clean
 
 help: ## Show the verbs
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):[^#]*## /\1\t/' | expand -t 14
@@ -30,6 +30,9 @@ faults: $(BIN)/.for-dev ## The long and repeated runs
 
 bench: $(BIN)/.for-dev ## Measure: catch-up, latency, cost, growth. ARGS=--quick tries it
 	sh tests/servers.sh && $(BIN)/python -m bench $(ARGS)
+
+bench-peers: $(BIN)/.for-dev ## Measure Debezium and walbox on the same slots
+	sh tests/servers.sh && $(BIN)/python -m bench --only peers $(ARGS)
 
 demo: $(BIN)/.for-demo ## Run all of it on a Postgres and a Kafka of its own
 	$(BIN)/cdc demo

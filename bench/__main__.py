@@ -21,6 +21,7 @@ from bench.cost import cost
 from bench.growth import growth
 from bench.latency import latency
 from bench.machine import machine
+from bench.peers import peers
 from bench.report import Report
 from bench.session import Options, Session
 from cdc.errors import RequirementMissing
@@ -33,7 +34,9 @@ SCENARIOS: Final[Mapping[str, Callable[[Session], Awaitable[None]]]] = {
     "latency": latency,
     "cost": cost,
     "growth": growth,
+    "peers": peers,
 }
+DEFAULT: Final = ("catch-up", "latency", "cost", "growth")
 RESULTS: Final = Path(__file__).parent / "results"
 _INTERRUPTED: Final = 130
 
@@ -47,7 +50,12 @@ def options_of(arguments: Sequence[str]) -> Options:
         epilog="example: python -m bench --only catch-up,latency --quick",
     )
     names = ",".join(SCENARIOS)
-    parser.add_argument("--only", default=names, metavar="NAMES", help=names)
+    parser.add_argument(
+        "--only",
+        default=",".join(DEFAULT),
+        metavar="NAMES",
+        help=f"of {names}; without it, all but the peers",
+    )
     parser.add_argument("--runs", type=_positive, default=5)
     parser.add_argument("--events", type=_positive, default=500_000)
     parser.add_argument(
@@ -57,6 +65,7 @@ def options_of(arguments: Sequence[str]) -> Options:
         "--quick", action="store_true", help="one small run of everything, to try it"
     )
     parser.add_argument("--folder", type=Path, help="for the results")
+    parser.add_argument("--walbox-python", type=Path, help="Python 3.13 or later")
     chosen = parser.parse_args(arguments)
     only = tuple(name for name in chosen.only.split(",") if name)
     if unknown := [name for name in only if name not in SCENARIOS]:
@@ -70,6 +79,7 @@ def options_of(arguments: Sequence[str]) -> Options:
         events=chosen.events,
         seconds=chosen.seconds,
         folder=folder.absolute(),
+        walbox_python=chosen.walbox_python,
     )
 
 

@@ -28,6 +28,7 @@ HEAD: Final = (
     "events/s",
     "walferry is x as fast",
     "us CPU an event",
+    "walferry takes x of that",
     "walsender busy %",
     "RSS peak MiB",
     "at rest MiB",
@@ -72,6 +73,9 @@ def add_rows(table: Table, label: str, results: Results) -> None:
         ratio = paired_ratio(
             [mine.rate for mine, _ in pairs], [other.rate for _, other in pairs]
         )
+        cpu = paired_ratio(
+            [mine.cpu_us for mine, _ in pairs], [other.cpu_us for _, other in pairs]
+        )
         busy = spread([100 * run.walsender_cpu_s / run.seconds for run in there])
         rest = spread([run.rss_rest_bytes for run in there]).median
         table.add(
@@ -80,6 +84,7 @@ def add_rows(table: Table, label: str, results: Results) -> None:
             around(spread([run.rate for run in there])),
             NOTHING if runs is ours else around(ratio),
             around(spread([run.cpu_us for run in there])),
+            NOTHING if runs is ours else around(cpu),
             f"{busy.median:.0f}",
             mebibytes(max(run.rss_peak_bytes for run in there)),
             mebibytes(rest) if rest else NOTHING,

@@ -22,6 +22,7 @@ class Options:
         events: of a catch-up.
         seconds: of one steady load, and of idleness.
         folder: for the results.
+        walbox_python: an interpreter for walbox; None for what the PATH has.
 
     """
 
@@ -30,6 +31,7 @@ class Options:
     events: int
     seconds: float
     folder: Path
+    walbox_python: Path | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
