@@ -145,7 +145,7 @@ async def recovery(
     server = private_postgres(
         "18",
         settings={
-            "max_connections": "800",
+            "max_connections": "1200",
             "max_prepared_transactions": "10",
             "track_commit_timestamp": "on",
         },
@@ -190,7 +190,7 @@ async def lost_and_found(stage: Stage, rounds: int, writers: int) -> None:
                 await prepared.commit()
             code, out, err = await again
             assert code == 0, err
-            _log.info("round %d: %s", number, out)
+            _log.info("round %d: %s", number, " ".join(out.split()))
         async with stage.relay() as relay:
             await relay.streaming()
             await load.grown_by(writers)
@@ -238,5 +238,6 @@ async def test_every_row_arrives_through_a_crash_and_a_prepared_transaction(
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(2400)
 async def test_every_row_arrives_through_twenty_lost_slots(recovery: Stage) -> None:
-    await lost_and_found(recovery, 20, 500)
+    await lost_and_found(recovery, 20, 1000)
