@@ -6,19 +6,31 @@ returns may not depend on whether the broker has cleaned already.
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
+import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from aiokafka import AIOKafkaProducer
 
-from cdc.errors import RequirementMissing, SettingsError
+from cdc.errors import (
+    RequirementMissing,
+    SettingsError,
+    SinkUnavailable,
+    SinkUncertain,
+)
 from cdc.sinks import Kept
 from cdc.sinks.kafka_positions import KafkaPositions
 from tests.kafka_events import options
+from tests.proxy import Direction
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
+    from cdc.local import LocalKafka
     from tests.kafka_records import Topics
+    from tests.proxy import Proxy
 
 pytestmark = pytest.mark.kafka
 
@@ -144,3 +156,152 @@ async def test_a_missing_topic_is_named_with_the_command_that_makes_it(
 def test_a_topic_that_no_broker_would_make_is_a_wrong_setting() -> None:
     with pytest.raises(SettingsError, match="CDC_KAFKA__STATE_TOPIC"):
         KafkaPositions(options("127.0.0.1:1"), "no such/topic")
+
+
+async def test_a_position_is_kept_over_a_restart_of_the_broker_between_two_writes(
+    private_kafka: Callable[..., LocalKafka],
+) -> None:
+    """By the same store: nobody has to enter it again."""
+    broker = private_kafka()
+    given = options(broker.bootstrap_servers)
+    async with KafkaPositions(given, "positions") as store:
+        assert await store.make() == ["topic positions (compacted, 1 replicas)"]
+        await store.write(Kept("shop", 1, document(1)))
+
+        await asyncio.to_thread(broker.kill)
+        await asyncio.to_thread(broker.start_again)
+
+        assert await store.read("shop") == Kept("shop", 1, document(1))
+        await store.write(Kept("shop", 1, document(2)))
+        assert await store.read("shop") == Kept("shop", 1, document(2))
+
+
+async def test_no_answer_in_time_is_an_unknown_outcome_and_the_next_write_goes_through(
+    kafka_proxy: Proxy, topics: Topics, topic: str
+) -> None:
+    """Rule 10: what has failed once sends nothing more, another producer does."""
+    await topics.create(topic, configs=COMPACTED)
+    given = options(kafka_proxy.address, delivery_timeout_s=1.0)
+    async with KafkaPositions(given, topic) as store:
+        await store.write(Kept("shop", 1, document(1)))
+        kafka_proxy.stall(Direction.TO_CLIENT)
+
+        began = time.monotonic()
+        with pytest.raises(SinkUncertain, match=rf"{topic}.*no answer within 1 s"):
+            await store.write(Kept("shop", 1, document(2)))
+        assert time.monotonic() - began < 5
+
+        kafka_proxy.resume()
+        await kafka_proxy.drop_connections()
+        await store.write(Kept("shop", 1, document(3)))
+        assert await store.read("shop") == Kept("shop", 1, document(3))
+
+
+async def test_a_write_that_was_left_is_followed_by_one_of_another_producer(
+    kafka_proxy: Proxy, topics: Topics, topic: str
+) -> None:
+    await topics.create(topic, configs=COMPACTED)
+    async with KafkaPositions(options(kafka_proxy.address), topic) as store:
+        await store.write(Kept("shop", 1, document(1)))
+        kafka_proxy.stall()
+        writing = asyncio.create_task(store.write(Kept("shop", 1, document(2))))
+        await asyncio.wait([writing], timeout=0.2)
+
+        writing.cancel()
+        await asyncio.wait([writing])
+        kafka_proxy.resume()
+
+        await store.write(Kept("shop", 1, document(3)))
+        assert await store.read("shop") == Kept("shop", 1, document(3))
+    assert writing.cancelled()
+
+
+async def test_reading_beside_a_silent_broker_ends_in_bounded_time(
+    kafka_proxy: Proxy, topics: Topics, topic: str
+) -> None:
+    await topics.create(topic, configs=COMPACTED)
+    given = options(kafka_proxy.address, request_timeout_s=1.0)
+    async with KafkaPositions(given, topic) as store:
+        await store.write(Kept("shop", 1, document(1)))
+        kafka_proxy.stall()
+
+        began = time.monotonic()
+        with pytest.raises(SinkUnavailable, match=topic):
+            await store.read("shop")
+
+        assert time.monotonic() - began < 5
+
+
+async def test_nobody_there_is_told_with_the_address() -> None:
+    store = KafkaPositions(options("127.0.0.1:1"), "positions")
+
+    with pytest.raises(SinkUnavailable, match=r"127\.0\.0\.1:1"):
+        await store.__aenter__()
+
+
+async def test_a_position_that_was_not_committed_is_none(
+    kafka: Any, store: KafkaPositions, topic: str
+) -> None:
+    """Nor is an aborted tombstone the end of what was there."""
+    await store.write(Kept("shop", 1, document(1)))
+    async with transactional(kafka.bootstrap_servers, topic) as producer:
+        await producer.begin_transaction()
+        for key, value in [(b"shop#0000000001", None), (b"shop#0000000002", b"{}")]:
+            await producer.send_and_wait(topic, key=key, value=value, partition=0)
+        await producer.abort_transaction()
+
+    assert await store.read("shop") == Kept("shop", 1, document(1))
+
+
+async def test_what_stands_behind_an_open_transaction_is_waited_for_not_overlooked(
+    kafka: Any, topics: Topics, topic: str
+) -> None:
+    """An older position would be taken for the present one."""
+    await topics.create(topic, configs=COMPACTED)
+    given = options(kafka.bootstrap_servers, request_timeout_s=1.5)
+    async with (
+        KafkaPositions(given, topic) as store,
+        transactional(kafka.bootstrap_servers, topic) as producer,
+    ):
+        await store.write(Kept("shop", 1, document(1)))
+        await producer.begin_transaction()
+        await producer.send_and_wait(topic, key=b"foreign", value=b"", partition=0)
+        await store.write(Kept("shop", 1, document(2)))
+
+        with pytest.raises(SinkUnavailable, match=r"transaction.*offset 1"):
+            await store.read("shop")
+
+        reading = asyncio.create_task(store.read("shop"))
+        await producer.commit_transaction()
+        assert await reading == Kept("shop", 1, document(2))
+
+
+async def test_fifty_thousand_records_are_read_in_a_few_seconds(
+    kafka: Any, store: KafkaPositions, topic: str
+) -> None:
+    """More than a topic of many relays holds between two cleanings."""
+    value = document(0).ljust(600)
+    async with AIOKafkaProducer(
+        bootstrap_servers=kafka.bootstrap_servers, linger_ms=5
+    ) as producer:
+        for number in range(50_000):
+            key = b"relay%d#0000000001" % (number % 50)
+            await producer.send(topic, key=key, value=value, partition=0)
+        await producer.flush()
+    await store.write(Kept("shop", 1, document(1)))
+
+    began = time.monotonic()
+    seen = await store.read("shop")
+    took_s = time.monotonic() - began
+
+    assert seen == Kept("shop", 1, document(1))
+    assert took_s < 10
+
+
+@contextlib.asynccontextmanager
+async def transactional(servers: str, name: str) -> AsyncIterator[AIOKafkaProducer]:
+    """A producer that is no relay."""
+    async with AIOKafkaProducer(
+        bootstrap_servers=servers, transactional_id=name
+    ) as producer:
+        yield producer
