@@ -6,7 +6,6 @@ What carrying an event costs stands in the catch-up's table.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 import uuid
 from typing import TYPE_CHECKING, Final
@@ -16,7 +15,7 @@ from aiokafka.errors import KafkaError
 
 from bench.events import Events
 from bench.figures import spread
-from bench.process import Child, Command, fresh_folder
+from bench.process import Child, Command, fresh_folder, python
 from bench.race import Lane, RaceFailed, first_reader
 from bench.source import Source
 from bench.table import Table, around, mebibytes
@@ -32,8 +31,8 @@ _POLL_S: Final = 0.05
 _DEADLINE_S: Final = 120.0
 _CARRIED: Final = 100_000
 BEGINNINGS: Final = (
-    ("python, doing nothing", Command(argv=[sys.executable, "-c", "pass"])),
-    ("import cdc.cli", Command(argv=[sys.executable, "-c", "import cdc.cli"])),
+    ("python, doing nothing", python("-c", "pass")),
+    ("import cdc.cli", python("-c", "import cdc.cli")),
     ("cdc --help", cdc(["--help"], {})),
 )
 

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from cdc.local import traces
@@ -15,11 +17,21 @@ from cdc.local.processes import last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from pathlib import Path
 
 _INHERITED: Final = ("PATH", "HOME", "LANG", "VIRTUAL_ENV")
 _POLL_S: Final = 0.02
 _STOP_DEADLINE_S: Final = 30.0
+
+
+def python(*arguments: str, variables: Mapping[str, str] | None = None) -> Command:
+    """Return a run of our own interpreter on this checkout, wherever it is installed.
+
+    So that two checkouts can be held against each other with one set of packages.
+    """
+    here = {"PYTHONPATH": str(Path(__file__).parents[1])}
+    return Command(
+        argv=[sys.executable, *arguments], variables=here | {**(variables or {})}
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

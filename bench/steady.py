@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 import uuid
 from array import array
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from bench.broker import PARTITIONS
 from bench.figures import Percentiles, percentiles
-from bench.process import Child, Command, fresh_folder
+from bench.process import Child, Command, fresh_folder, python
 from bench.race import Lane, RaceFailed, first_reader
 from bench.usage import grown, usage_of
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from bench.broker import Broker
     from bench.race import Contestant
     from bench.source import Source
@@ -164,10 +164,7 @@ def _reader(lane: Lane, load: Load, patience: float) -> Command:
 
 
 def _module(name: str, *arguments: object) -> Command:
-    return Command(
-        argv=[sys.executable, "-m", name, *map(str, arguments)],
-        variables={"PYTHONPATH": str(Path(__file__).parents[1])},
-    )
+    return python("-m", name, *map(str, arguments))
 
 
 def _times(contestant: str, folder: Path, load: Load, cpu_s: float) -> Times:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Final
 
-from bench.process import Child, Command, fresh_folder
+from bench.process import Child, Command, fresh_folder, python
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,9 +48,7 @@ class Walferry:
 
 def cdc(arguments: list[str], settings: Mapping[str, str]) -> Command:
     """Return a run of ``cdc`` that knows these settings only."""
-    return Command(
-        argv=[sys.executable, "-m", "cdc.cli", *arguments], variables=settings
-    )
+    return python("-m", "cdc.cli", *arguments, variables=settings)
 
 
 async def init(dsn: str, bootstrap_servers: str, *, slot: str) -> None:
