@@ -121,6 +121,19 @@ class TopicReader:
             if wanted:
                 yield wanted
 
+    async def prove_readable(self, topic: str, partition: int) -> None:
+        """Raise SinkDenied unless we may read, whether there is a record or not.
+
+        A broker asks for that right only where something is fetched.
+        """
+        end = await self.high_watermark(topic, partition)
+
+        async def fetch() -> None:
+            answer = await self._fetched(topic, partition, end, wait_ms=0)
+            _raise_for(_only(answer)[0], topic)
+
+        await self._patiently(topic, fetch)
+
     async def _offset(
         self, topic: str, partition: int, time_ms: int, isolation: int
     ) -> int:
@@ -138,14 +151,7 @@ class TopicReader:
         self, topic: str, partition: int, position: int
     ) -> tuple[list[Any], int]:
         """Return the records at a position and the position behind them."""
-        request = FetchRequest(
-            _WAIT_MS,
-            1,
-            _PIECE_BYTES,
-            READ_COMMITTED,
-            [(topic, [(partition, position, _PIECE_BYTES)])],
-        )
-        answer = await self._ask_leader(topic, partition, request)
+        answer = await self._fetched(topic, partition, position, wait_ms=_WAIT_MS)
         code, high_watermark, stable_end, *rest = _only(answer)
         if for_code(code) is OffsetOutOfRangeError:
             # Retention has been here meanwhile.
@@ -170,6 +176,18 @@ class TopicReader:
         if found.next_fetch_offset <= position:
             raise _Stuck(_why_stuck(position, stable_end, high_watermark))
         return records, found.next_fetch_offset
+
+    async def _fetched(
+        self, topic: str, partition: int, position: int, *, wait_ms: int
+    ) -> Any:
+        request = FetchRequest(
+            wait_ms,
+            1,
+            _PIECE_BYTES,
+            READ_COMMITTED,
+            [(topic, [(partition, position, _PIECE_BYTES)])],
+        )
+        return await self._ask_leader(topic, partition, request)
 
     async def _patiently(
         self, topic: str, attempt: Callable[[], Awaitable[Answer]]

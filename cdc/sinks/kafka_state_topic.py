@@ -108,7 +108,7 @@ async def _judge(options: KafkaOptions, topic: str) -> Finding:
         configs = (await directory.configs([topic], [_CLEANUP])).get(topic)
         if configs is not None and configs.get(_CLEANUP) != _CONFIGS[_CLEANUP]:
             return _not_compacted(options, topic, configs.get(_CLEANUP, ""))
-        await _read_end(reader, topic)
+        await reader.prove_readable(topic, 0)
     await _write_probe(options, topic)
     seen = "is compacted" if configs else "can be read and written (settings not shown)"
     return ok(NAME, f"topic {topic} {seen}")
@@ -122,14 +122,6 @@ def _not_compacted(options: KafkaOptions, topic: str, policy: str) -> Finding:
         f"kafka-configs.sh --bootstrap-server {options.bootstrap_servers} --alter"
         f" --entity-type topics --entity-name {topic} --add-config {_CLEANUP}=compact",
     )
-
-
-async def _read_end(reader: TopicReader, topic: str) -> None:
-    """Raise what a read would: a broker asks for the right only when fetching."""
-    beginning = await reader.beginning(topic, 0)
-    end = await reader.high_watermark(topic, 0)
-    async for _ in reader.records(topic, 0, max(beginning, end - 1), end):
-        pass
 
 
 async def _write_probe(options: KafkaOptions, topic: str) -> None:
