@@ -16,6 +16,7 @@ from bench.race import Lane, RaceFailed, first_reader
 from bench.usage import grown, usage_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from bench.broker import Broker
@@ -120,7 +121,7 @@ async def steady(
                 ) from exc
             finally:
                 await asyncio.to_thread(relay.stop)
-        return _times(contestant.name, folder, load, cpu_s)
+        return times_of(contestant.name, folder, load, cpu_s)
 
 
 async def _carry(lane: Lane, load: Load) -> None:
@@ -167,18 +168,21 @@ def _module(name: str, *arguments: object) -> Command:
     return python("-m", name, *map(str, arguments))
 
 
-def _times(contestant: str, folder: Path, load: Load, cpu_s: float) -> Times:
+def times_of(contestant: str, folder: Path, load: Load, cpu_s: float) -> Times:
+    """Return what the notes of writer and reader, left in a folder, come to.
+
+    Args:
+        contestant: its name.
+        folder: has ``committed`` and ``consumed``.
+        load: that was carried.
+        cpu_s: of the contestant, warm-up and all.
+
+    """
     committed = _notes(folder / "committed")
     consumed = _notes(folder / "consumed")
-    returned = dict(
-        zip(
-            committed[::3],
-            zip(committed[1::3], committed[2::3], strict=True),
-            strict=True,
-        )
-    )
+    returned = {last: clocks for last, *clocks in _triples(committed)}
     to_log, to_hands = [], []
-    for number, arrived_ns, appended_ms in zip(*[iter(consumed)] * 3, strict=True):
+    for number, arrived_ns, appended_ms in _triples(consumed):
         if number <= load.warm_up:
             continue
         last = -(-number // load.rows) * load.rows
@@ -195,6 +199,10 @@ def _times(contestant: str, folder: Path, load: Load, cpu_s: float) -> Times:
         appended=percentiles(to_log),
         consumed=percentiles(to_hands),
     )
+
+
+def _triples(notes: array[int]) -> Iterable[tuple[int, int, int]]:
+    return zip(notes[::3], notes[1::3], notes[2::3], strict=True)
 
 
 def _notes(path: Path) -> array[int]:
