@@ -44,6 +44,10 @@ _KEEPALIVE: Final = {
     "keepalives_count": "3",
     "tcp_user_timeout": "60000",
 }
+_PREPARED_AFTER: Final = 5
+"""Uses of a statement, as the driver has it by default. A walsender has no prepared
+statements: with the sixth use of one it would refuse to go on."""
+
 _TRANSACTION_TIMEOUT_SINCE: Final = 170000
 _SHORTEST_TIMEOUT_S: Final = 2
 """Libpq takes anything shorter for this."""
@@ -83,7 +87,11 @@ async def connect(
             parts.setdefault(name, value)
     conninfo = make_conninfo("", **parts)
     try:
-        connection = await psycopg.AsyncConnection.connect(conninfo, autocommit=True)
+        connection = await psycopg.AsyncConnection.connect(
+            conninfo,
+            autocommit=True,
+            prepare_threshold=None if replication else _PREPARED_AFTER,
+        )
     except psycopg.Error as exc:
         # Raised further down: here the driver's error, which may quote a secret, would
         # go with ours as its context.

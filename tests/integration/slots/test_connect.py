@@ -136,6 +136,16 @@ async def test_replication_makes_a_walsender(server: LocalPostgres) -> None:
     assert rows[0][3] == "postgres"
 
 
+async def test_a_walsender_is_asked_the_same_thing_any_number_of_times(
+    server: LocalPostgres,
+) -> None:
+    """It knows no prepared statements, and what holds a lock on it asks for long."""
+    async with await connect(target(server.dsn()), replication=True) as connection:
+        for _ in range(12):
+            cursor = await connection.execute("SELECT 1")
+            assert await cursor.fetchall() == [(1,)]
+
+
 async def test_keepalive_is_set_on_the_socket(server: LocalPostgres) -> None:
     async with await connect(target(server.dsn())) as connection:
         line = socket.socket(fileno=connection.fileno())
