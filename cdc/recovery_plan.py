@@ -102,12 +102,14 @@ async def plan_recovery(
         bounds = unfinished.bounds
     doubt = await doubt_about(connection, known, seen, source)
     position = _carried_on(known, seen, source, is_same=not doubt)
-    horizon, since = _bounds_of(known, bounds, doubt)
+    # What is carried on, not what is stored: behind the point at which a promoted
+    # standby left our timeline, transaction ids are given out a second time.
+    horizon, since = _bounds_of(position, bounds, doubt)
     return Plan(
         position=position,
         bounds=Bounds(horizon=horizon, since=since),
         bounds_given=bounds,
-        read_back_from_ms=_read_back_from(known, bounds, horizon, since),
+        read_back_from_ms=_read_back_from(position, bounds, horizon, since),
         lost_from=None if doubt else known.end_lsn,
         is_ours=unfinished is not None,
     )
@@ -148,6 +150,7 @@ async def doubt_about(
     except Disagreement as exc:
         if not exc.is_same_history:
             return str(exc)
+    known = continued(known, seen)
     against = await contradiction(connection, known)
     if against:
         return f"this server's history is another one: {against}"

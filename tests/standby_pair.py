@@ -22,7 +22,6 @@ STANDBY_SLOT = "standby_1"
 """Of the primary, for its standby: physical."""
 
 _SYNCS = {"hot_standby_feedback": "on", "primary_slot_name": STANDBY_SLOT}
-_FAILOVER_SINCE = 17
 _SYNC_DEADLINE_S = 90.0
 
 
@@ -34,7 +33,6 @@ class StandbyPair:
 
     Attributes:
         primary: the server that is killed.
-        standby: the one that is promoted.
         shop: the relay.
         source: its database, on whichever server takes writes.
 
@@ -42,30 +40,39 @@ class StandbyPair:
 
     def __init__(self, primary: LocalPostgres, path: Path, plugin: str) -> None:
         self.primary = primary
-        self.standby: LocalPostgres
+        self._standby: LocalPostgres | None = None
         self.source = Source(primary, primary.version, plugin)
         self.shop = FileRelay(source=self.source, path=path)
 
     async def __aenter__(self) -> Self:
-        await self.source.__aenter__()
-        await self.source.execute(
-            "SELECT pg_create_physical_replication_slot(%s, true)", STANDBY_SLOT
-        )
-        standby = await asyncio.to_thread(lambda: self.primary.standby(**_SYNCS))
-        self.standby = standby
-        self.source.dsn = self.both
         try:
-            await asyncio.to_thread(standby.start)
-            code, _out, err = await self.shop.cdc("init")
-            assert code == 0, err
+            await self._make()
         except BaseException:
-            await asyncio.to_thread(standby.close)
+            await self.__aexit__()
             raise
         return self
 
     async def __aexit__(self, *_exc: object) -> None:
         await self.source.disconnect()
-        await asyncio.to_thread(self.standby.close)
+        if self._standby is not None:
+            await asyncio.to_thread(self._standby.close)
+
+    async def _make(self) -> None:
+        await self.source.__aenter__()
+        await self.source.execute(
+            "SELECT pg_create_physical_replication_slot(%s, true)", STANDBY_SLOT
+        )
+        self._standby = await asyncio.to_thread(lambda: self.primary.standby(**_SYNCS))
+        self.source.dsn = self.both
+        await asyncio.to_thread(self.standby.start)
+        code, _out, err = await self.shop.cdc("init")
+        assert code == 0, err
+
+    @property
+    def standby(self) -> LocalPostgres:
+        """The server that is promoted."""
+        assert self._standby is not None
+        return self._standby
 
     @property
     def both(self) -> str:

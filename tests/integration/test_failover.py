@@ -174,6 +174,41 @@ async def test_lost_wal_without_events_concerns_nobody(
     assert position.end_lsn < left.end_lsn
 
 
+async def test_a_resnapshot_goes_by_what_both_histories_have_in_common(
+    pair_of: Callable[..., Awaitable[StandbyPair]],
+) -> None:
+    """Transaction ids that were lost with the old primary are given out again.
+
+    The horizon that the lost WAL led to would leave out the rows that have them now.
+    """
+    pair = await pair_of("15")
+    shop = pair.shop
+    async with shop.process() as relay:
+        await relay.streaming()
+        before = [await pair.source.insert_event() for _ in range(3)]
+        await pair.stored(before[-1])
+        received = await pair.lag()
+        await pair.passed(await pair.write_idle(50))
+        await pair.sampled_at(received)
+        await pair.passed(await pair.write_idle(1))
+        assert await relay.stop() == 0
+    lost_horizon = shop.position().horizon
+    assert lost_horizon is not None
+    await pair.fail_over()
+    missed = [await pair.source.insert_event() for _ in range(3)]
+    newest = int(await pair.source.value("SELECT max(xmin::text::int8) FROM outbox"))
+    assert newest < lost_horizon
+    await pair.write_idle(100)
+    assert newest + 100 > lost_horizon
+    await shop.refuses("slot_lost")
+
+    code, _out, err = await shop.cdc("resnapshot", "--yes")
+
+    assert code == 0, err
+    after = await shop.run_once()
+    assert shop.ids() == before + missed + after
+
+
 async def test_events_that_the_promoted_standby_never_had_stop_the_relay(
     pair_of: Callable[..., Awaitable[StandbyPair]],
 ) -> None:
