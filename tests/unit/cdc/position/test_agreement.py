@@ -160,6 +160,14 @@ def test_what_goes_on_across_a_promotion_forgets_what_was_behind_the_switch() ->
     assert (same.samples, same.horizon, same.end_lsn) == (samples, 20, Lsn(1000))
 
 
+def test_what_is_not_acknowledged_makes_no_horizon_across_a_promotion() -> None:
+    """Both histories have it, but it was never delivered."""
+    samples = (Sample(10, 12, Lsn(800), 1), Sample(20, 22, Lsn(1100), 2))
+    stored = position(samples=samples, horizon=10)
+    after = continued(stored, seen(timeline=2, switches={1: Lsn(1200)}))
+    assert (after.samples, after.horizon) == (samples, 10)
+    assert after.end_lsn == Lsn(1000)
+
 def test_a_changed_publication_was_last_seen_whole_with_the_newest_sample() -> None:
     stored = position(samples=(Sample(1, 1, Lsn(0x900), 1),))
     changed = {"publication walferry": "9:9"}
