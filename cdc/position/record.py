@@ -7,9 +7,11 @@ added, never renamed: an older record is read by a newer relay.
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from cdc.position.fields import items, number, text, texts_by_name
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 VERSION: Final = 1
 _XID: Final = (1 << 32) - 1
 _HALF: Final = 1 << 31
+_SNAPSHOT: Final = re.compile(r"[0-9]+:[0-9]+:([0-9]+(,[0-9]+)*)?")
 
 
 class Anchor(NamedTuple):
@@ -193,41 +196,62 @@ def parse(document: bytes) -> Position:
         if found["version"] != VERSION:
             raise ValueError(f"version {found['version']!r} is not {VERSION}")
         return _position(found)
-    except (KeyError, TypeError, AttributeError) as exc:
+    except (KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise ValueError(f"{type(exc).__name__}: {exc}") from exc
 
 
 def _position(found: dict[str, Any]) -> Position:
-    anchor, unfinished = found.get("anchor"), found.get("unfinished")
-    overlap = found.get("overlap")
+    horizon = found.get("horizon")
     return Position(
-        name=found["name"],
-        term=int(found["term"]),
-        epoch=int(found["epoch"]),
-        system_id=found["system_id"],
-        timeline=int(found["timeline"]),
-        database=found["database"],
-        slot=found["slot"],
-        plugin=found["plugin"],
+        name=text(found["name"]),
+        term=number(found["term"]),
+        epoch=number(found["epoch"]),
+        system_id=text(found["system_id"]),
+        timeline=number(found["timeline"]),
+        database=text(found["database"]),
+        slot=text(found["slot"]),
+        plugin=text(found["plugin"]),
         end_lsn=Lsn.parse(found["end_lsn"]),
-        anchor=anchor
-        and Anchor(
-            Lsn.parse(anchor[0]), int(anchor[1]), int(anchor[2]), str(anchor[3])
-        ),
-        horizon=found.get("horizon"),
-        samples=tuple(
-            Sample(int(xmin), int(xmax), Lsn.parse(lsn), int(at_ms))
-            for xmin, xmax, lsn, at_ms in found.get("samples", ())
-        ),
-        fingerprint=dict(found.get("fingerprint", {})),
-        stored_at_ms=int(found.get("stored_at_ms", 0)),
-        unfinished=unfinished
-        and Unfinished(
-            run_id=unfinished["run_id"],
-            bounds=dict(unfinished["bounds"]),
-            began_at_ms=int(unfinished["began_at_ms"]),
-        ),
-        overlap=overlap and Overlap(str(overlap[0]), Lsn.parse(overlap[1])),
-        doubt=found.get("doubt", ""),
-        recovered=tuple(found.get("recovered", ())),
+        anchor=_anchor(found.get("anchor")),
+        horizon=None if horizon is None else number(horizon),
+        samples=tuple(_sample(one) for one in items(found.get("samples", []))),
+        fingerprint=texts_by_name(found.get("fingerprint", {})),
+        stored_at_ms=number(found.get("stored_at_ms", 0)),
+        unfinished=_unfinished(found.get("unfinished")),
+        overlap=_overlap(found.get("overlap")),
+        doubt=text(found.get("doubt", "")),
+        recovered=tuple(text(one) for one in items(found.get("recovered", []))),
     )
+
+
+def _anchor(found: Any) -> Anchor | None:
+    if found is None:
+        return None
+    end_lsn, xid, committed_at_us, event_id = items(found)
+    return Anchor(
+        Lsn.parse(end_lsn), number(xid), number(committed_at_us), text(event_id)
+    )
+
+
+def _sample(found: Any) -> Sample:
+    xmin, xmax, lsn, at_ms = items(found)
+    return Sample(number(xmin), number(xmax), Lsn.parse(lsn), number(at_ms))
+
+
+def _unfinished(found: Any) -> Unfinished | None:
+    if found is None:
+        return None
+    return Unfinished(
+        run_id=text(found["run_id"]),
+        bounds=texts_by_name(found["bounds"]),
+        began_at_ms=number(found["began_at_ms"]),
+    )
+
+
+def _overlap(found: Any) -> Overlap | None:
+    if found is None:
+        return None
+    snapshot, until = items(found)
+    if _SNAPSHOT.fullmatch(text(snapshot)) is None:
+        raise ValueError(f"{snapshot!r} is no snapshot")
+    return Overlap(snapshot, Lsn.parse(until))

@@ -122,7 +122,7 @@ def test_what_is_no_record_is_refused_and_raises_nothing_else(junk: bytes) -> No
         parse(junk)
 
 
-WRONG = {
+WRONG: dict[str, dict[str, Any]] = {
     "a number for a name": {"name": 5},
     "a text for a number": {"term": "3"},
     "a fraction": {"epoch": 1.5},
