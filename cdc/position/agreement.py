@@ -225,7 +225,9 @@ def continued(position: Position, seen: Seen) -> Position:
     """Return the position as it goes on, with the server it has agreed with.
 
     Across a promotion it goes back to where the timelines part: what was sampled behind
-    that point told of transactions that the new primary has never had.
+    that point told of transactions that the new primary has never had. A part that the
+    publication lacks is remembered as it was: the checks that follow refuse to start
+    without it, and once it is put back, rows from in between are missing.
     """
     end_lsn = history_end(position, seen)
     horizon, samples = position.horizon, position.samples
@@ -241,7 +243,7 @@ def continued(position: Position, seen: Seen) -> Position:
         end_lsn=end_lsn,
         horizon=horizon,
         samples=samples,
-        fingerprint=seen.fingerprint,
+        fingerprint={**position.fingerprint, **seen.fingerprint},
     )
 
 
