@@ -272,7 +272,12 @@ class Resnapshot:
     ) -> Report:
         source = self._source
         began_at = time.monotonic()
-        with KnownIds(self._read_back, since_ms=plan.read_back_from_ms) as known:
+        async with AsyncExitStack() as stack:
+            if self._read_back is not None:
+                await stack.enter_async_context(self._read_back)
+            known = stack.enter_context(
+                KnownIds(self._read_back, since_ms=plan.read_back_from_ms)
+            )
             republisher = Republisher(
                 sink, known, window_bytes=source.window_bytes, told=self._told
             )

@@ -139,7 +139,20 @@ class PositionStore(Protocol):
 
 
 class ReadBack(Protocol):
-    """Tells which events a sink holds already; for sinks that can be read."""
+    """Tells which events a sink holds already; entered and left like a sink."""
+
+    async def __aenter__(self) -> Self:
+        """Connect; raise SinkUnavailable or SinkDenied."""
+        ...
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Disconnect in bounded time."""
+        ...
 
     def ids(self, topic: str, *, since_ms: int) -> AsyncIterator[list[str]]:
         """Yield the ids of a topic's records up to its present end, in pieces.

@@ -13,7 +13,8 @@ from cdc.errors import SinkUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-    from typing import BinaryIO
+    from types import TracebackType
+    from typing import BinaryIO, Self
 
 _LINES_AT_ONCE: Final = 1000
 
@@ -28,6 +29,17 @@ class JsonlReadBack:
 
     def __init__(self, path: str) -> None:
         self._path = Path(path)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        return
 
     async def ids(self, topic: str, *, since_ms: int) -> AsyncIterator[list[str]]:
         """Yield the ids of a topic's events, in pieces; see :class:`ReadBack`.
