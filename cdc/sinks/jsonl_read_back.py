@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import orjson
 
@@ -16,14 +15,14 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import BinaryIO, Self
 
-_LINES_AT_ONCE: Final = 1000
+_PIECE_BYTES: Final = 1 << 20
 
 
 class JsonlReadBack:
     """Reads a file of JSON lines, from its beginning each time.
 
     Args:
-        path: of the file; one that does not exist holds nothing.
+        path: of the file; one that does not exist holds nothing, nor does a pipe.
 
     """
 
@@ -44,33 +43,41 @@ class JsonlReadBack:
     async def ids(self, topic: str, *, since_ms: int) -> AsyncIterator[list[str]]:
         """Yield the ids of a topic's events, in pieces; see :class:`ReadBack`.
 
-        A torn last line is no event: it was never acknowledged.
+        A line without an end is no event: it was never acknowledged, and the sink cuts
+        it off.
         """
         try:
-            file = await asyncio.to_thread(self._path.open, "rb")
-        except FileNotFoundError:
-            return
+            file = await asyncio.to_thread(_open, self._path)
+            if file is None:
+                return
+            with file:
+                while lines := await asyncio.to_thread(file.readlines, _PIECE_BYTES):
+                    found = [_id_of(line, topic, since_ms) for line in lines]
+                    yield [event_id for event_id in found if event_id is not None]
         except OSError as exc:
             raise SinkUnavailable(
                 f"{self._path} cannot be read: {exc.strerror}",
-                hint="allow this user to read it",
+                hint="allow this user to read it, or look at its disk",
             ) from exc
-        with file:
-            while lines := await asyncio.to_thread(_some, file):
-                yield [
-                    event["id"]
-                    for event in map(_event, lines)
-                    if event.get("topic") == topic and event["timestamp_ms"] >= since_ms
-                ]
 
 
-def _some(file: BinaryIO) -> list[bytes]:
-    return list(islice(file, _LINES_AT_ONCE))
+def _open(path: Path) -> BinaryIO | None:
+    if not path.exists():
+        return None
+    # Opening a pipe or a terminal would wait for somebody who writes to it; a folder
+    # is a mistake that opening it tells.
+    return path.open("rb") if path.is_file() or path.is_dir() else None
 
 
-def _event(line: bytes) -> dict[str, Any]:
+def _id_of(line: bytes, topic: str, since_ms: int) -> str | None:
+    """Return the id when a line is an event of that topic and time."""
+    if not line.endswith(b"\n"):
+        return None
     try:
         event = orjson.loads(line)
     except orjson.JSONDecodeError:
-        return {}
-    return event if isinstance(event, dict) else {}
+        return None
+    match event:
+        case {"id": str(event_id), "topic": str(named), "timestamp_ms": int(time_ms)}:
+            return event_id if named == topic and time_ms >= since_ms else None
+    return None
