@@ -24,6 +24,7 @@ from bench.machine import machine
 from bench.peers import peers
 from bench.report import Report
 from bench.session import Options, Session
+from bench.source import SETTINGS
 from cdc.errors import RequirementMissing
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ async def measure(options: Options) -> int:
     """Run the scenarios one after the other; return the exit code."""
     # What the client library says of topics that are just being made is no result.
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)
-    report = Report(options.folder, machine())
+    facts = machine() | {"postgres_settings": dict(SETTINGS)}
+    report = Report(options.folder, facts)
     _cancel_on_signals()
     try:
         async with Broker() as broker:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Final
@@ -139,7 +140,8 @@ async def _one(
         report.failed(f"{course.label}, {contestant.name}: {exc or repr(exc)}")
         return None
     kept = replace(run, points=tuple(thinned(run.points, _KEPT)))
-    report.keep("races", {"course": course.label, **asdict(kept)})
+    reading = {"course": course.label, "load": os.getloadavg()[0], **asdict(kept)}
+    report.keep("races", reading)
     report.say(
         f"{course.label}: {run.contestant} {run.rate:,.0f}/s,"
         f" {run.cpu_us:.1f} us CPU an event, {run.rss_peak_bytes / 2**20:.0f} MiB"

@@ -24,7 +24,9 @@ _POLL_S: Final = 0.02
 _POLLS_SHARE: Final = 0.05
 """At most this share of a core is spent on asking how far it is."""
 _START_DEADLINE_S: Final = 120.0
-_SLOWEST_PER_S: Final = 1_000
+_SLOWEST_PER_S: Final = 250
+_STALL_S: Final = 120.0
+"""A large transaction is decoded as a whole before its first row comes."""
 _REST_S: Final = 2.0
 
 
@@ -136,6 +138,7 @@ class _Track:
     walsender: int
     began: float = field(default_factory=time.perf_counter)
     points: list[Point] = field(default_factory=list)
+    moved_at: float = 0.0
     before: Usage | None = None
     latest: Usage | None = None
     walsender_before: Usage | None = None
@@ -145,14 +148,22 @@ class _Track:
         self.before = self.latest = usage_of(self.pid)
         self.walsender_before = self.walsender_latest = usage_of(self.walsender)
 
-    def note(self, events: float) -> float:
-        """Take a reading, keep the last where the process is gone; return seconds."""
+    def note(self, events: float) -> None:
+        """Take a reading; the last stands where the process is gone.
+
+        Raises:
+            TimeoutError: it has not got any further for too long.
+
+        """
         seconds = time.perf_counter() - self.began
         self.latest = usage_of(self.pid) or self.latest
         self.walsender_latest = usage_of(self.walsender) or self.walsender_latest
         rss = self.latest.rss_bytes if self.latest else 0
+        if not self.points or events > self.points[-1].events:
+            self.moved_at = seconds
         self.points.append(Point(seconds=seconds, events=events, rss_bytes=rss))
-        return seconds
+        if seconds - self.moved_at > _STALL_S:
+            raise TimeoutError
 
 
 async def race(

@@ -101,6 +101,9 @@ class Report:
     def _markdown(self) -> bytes:
         parts = [f"# {_TITLE}\n", f"`{self._facts['command']}`\n"]
         parts.append(sentence(self._facts) + "\n")
+        if settings := self._facts.get("postgres_settings"):
+            listed = ", ".join(f"{name}={value}" for name, value in settings.items())
+            parts.append(f"Postgres has its defaults but for {listed}.\n")
         if self._panels:
             parts.append("![rate and memory over time](rates.svg)\n")
         parts += [table.as_markdown() for table in self._tables if table.rows]

@@ -144,6 +144,8 @@ class Source:
     async def fill(self, events: Events) -> str:
         """Commit the events into an emptied outbox; return the LSN behind them."""
         await self.execute("TRUNCATE public.outbox, public.noise")
+        # The WAL of the load before is not needed any more.
+        await self.execute("CHECKPOINT")
         for statement in events.statements():
             await self.execute(statement)
         return await self.lsn()
