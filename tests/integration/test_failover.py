@@ -172,6 +172,11 @@ async def test_lost_wal_without_events_concerns_nobody(
     position = shop.position()
     assert position.timeline == 2
     assert position.end_lsn < left.end_lsn
+    lost = {one for one in left.samples if one.lsn > received}
+    assert lost
+    assert lost.isdisjoint(position.samples)
+    assert left.horizon is not None
+    assert position.horizon is None or position.horizon < left.horizon
 
 
 async def test_a_resnapshot_goes_by_what_both_histories_have_in_common(
