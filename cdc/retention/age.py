@@ -36,7 +36,8 @@ class Age:
         expression: of a row; SQL.
         type_name: of the expression: ``timestamptz``, ``timestamp`` (taken as UTC) or
             ``date``.
-        column: None where it is the commit time.
+        column: None where it is the commit time, which a server forgets after a while,
+            and does not know of transactions from before it tracked them.
 
     """
 
@@ -44,10 +45,15 @@ class Age:
     type_name: str
     column: str | None
 
+    @property
+    def type(self) -> sql.Composable:
+        """The name of the type, for a statement."""
+        return sql.Identifier("pg_catalog", self.type_name)
+
     def is_over(self, keep_s: float) -> sql.Composed:
         """Return the condition for rows older than so many seconds."""
         return sql.SQL("{} < (pg_catalog.now() - {}::interval)::{}").format(
-            self.expression, f"{keep_s} seconds", sql.SQL(self.type_name)
+            self.expression, f"{keep_s} seconds", self.type
         )
 
 

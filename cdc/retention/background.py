@@ -47,25 +47,31 @@ class Pruning:
         self._retention = retention
         self._interval_s = interval_s
         self._horizon = horizon
+        self._warned: dict[TableName, list[str]] = {}
 
     async def run(self) -> NoReturn:
         """Prune until cancelled; whole batches are kept then."""
         while True:
             await asyncio.sleep(self._interval_s)
-            try:
-                await self._round()
-            except Exception as exc:  # noqa: BLE001 - told, and tried again
-                hint = getattr(exc, "hint", "")
-                _log.warning("prune_failed", reason=str(exc), remedy=hint)
+            for table in self._tables:
+                try:
+                    await self._round(table)
+                except Exception as exc:  # noqa: BLE001 - told, and tried again
+                    hint = getattr(exc, "hint", "")
+                    _log.warning(
+                        "prune_failed", table=str(table), reason=str(exc), remedy=hint
+                    )
 
-    async def _round(self) -> None:
+    async def _round(self, table: TableName) -> None:
         horizon = self._horizon()
         if horizon is None:
             return
         async with await connect(self._target) as connection:
-            done = await prune(
-                connection, self._tables, self._retention, horizon=horizon
-            )
-        for one in done:
-            if one.deleted or one.dropped or one.warnings:
-                _log.info("pruned", **one.facts())
+            (done,) = await prune(connection, [table], self._retention, horizon=horizon)
+        for warning in done.warnings:
+            if warning not in self._warned.get(table, []):
+                _log.warning("prune_hindered", reason=warning)
+        # What has gone and comes back is said again.
+        self._warned[table] = done.warnings
+        if done.deleted or done.dropped:
+            _log.info("pruned", **done.facts())

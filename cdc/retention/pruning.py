@@ -1,9 +1,9 @@
 """Delete outbox rows that are old enough and certainly acknowledged.
 
 Never by age alone: a row stays until its transaction is older than the horizon, which
-moves only with acknowledgements. Small batches, each a transaction of its own; one that
-meets a locked row gives way until the next round. Between two of them comes a pause as
-long as the work was.
+moves only with acknowledgements. Small batches, each a transaction of its own, between
+which comes a pause as long as the work was; a row that somebody has locked is left for
+the next round, so that no writer waits for us.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import TYPE_CHECKING, Final
 from psycopg import errors as pg_errors
 from psycopg import sql
 
-from cdc.errors import RequirementMissing
-from cdc.retention.age import Age, age_of, is_acknowledged
+from cdc.errors import OperatorNeeded
+from cdc.retention.age import age_of
+from cdc.retention.leaves import leaves_of, oid_of, statement
 from cdc.retention.partitions import (
     LOCK_TIMEOUT_MS,
-    Leaf,
     drop_partition,
     holds_unacknowledged,
     is_past,
-    leaves_of,
 )
 from cdc.retention.report import TablePruned
+from cdc.retention.rows import Left, Rows, has_index, walk_of, would_go
+from cdc.xid import SNAPSHOT_XMAX
 from slots.connect import answer_of, translated
-from slots.errors import PermissionDenied
 
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Sequence
@@ -38,18 +38,14 @@ if TYPE_CHECKING:
     from psycopg.rows import TupleRow
 
     from cdc.outbox import TableName
+    from cdc.retention.leaves import Leaf
+    from cdc.retention.rows import Walk
 
     Answer = TypeVar("Answer")
 
 _ANSWER_LIMIT_S: Final = 300.0
 _BIG_TABLE_ROWS: Final = 100_000
 _MAX_PAUSE_S: Final = 1.0
-
-_TABLE: Final = """
-SELECT c.oid::int8 FROM pg_catalog.pg_class c
-  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
- WHERE n.nspname = %s AND c.relname = %s
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +75,8 @@ async def prune(
     """Delete what is old and acknowledged; say what was done, a part for each table.
 
     Args:
-        connection: autocommit, with our pins; may be cut off when it stays silent.
+        connection: autocommit, with our pins, and of no further use afterwards: its
+            ``lock_timeout`` is short then, and being cancelled cuts it.
         tables: the outbox tables.
         retention: what is kept.
         horizon: a full transaction id; rows of every older transaction are
@@ -88,13 +85,16 @@ async def prune(
 
     Raises:
         RequirementMissing: a table, or what tells the age of its rows, is missing.
-        SlotError: a right is missing (the hint is the statement), or the server away.
+        OperatorNeeded: the horizon is none of this server.
+        SlotError: a right is missing (the hint is the statement), a foreign key holds
+            rows, or the server is away.
 
     """
     done = []
     for table in tables:
         round_ = _Round(connection, table, retention, horizon=horizon, dry_run=dry_run)
-        done.append(await round_.run())
+        with translated():
+            done.append(await round_.run())
     return done
 
 
@@ -118,144 +118,123 @@ class _Round:
         self._done = TablePruned(table=str(table))
 
     async def run(self) -> TablePruned:
-        """Drop partitions, then delete rows, then look what is left."""
-        try:
-            with translated():
-                await self._prune()
-        except PermissionDenied as exc:
-            exc.hint = exc.hint or (
-                f"GRANT SELECT, DELETE ON {self._table} TO the relay's role; only the"
-                " owner drops partitions"
-            )
-            raise
+        """Drop partitions, and delete the rows of the others."""
+        leaves, listed = await self._bounded(self._prepare())
+        left = Left()
+        for leaf, rows in zip(leaves, listed, strict=True):
+            if not await self._dropped(leaf):
+                left += await (
+                    self._counted(rows) if self._dry_run else self._deleted(rows)
+                )
+        self._done.unacknowledged = left.unacknowledged
+        self._done.oldest = left.oldest
+        if left.ageless:
+            self._warn(f"{self._table}: {left.ageless} rows have no age; they stay")
         return self._done
 
-    async def _prune(self) -> None:
-        cursor = await self._connection.execute(
-            _TABLE, [self._table.schema, self._table.name]
-        )
-        row = await cursor.fetchone()
-        if row is None:
-            raise RequirementMissing(f"table {self._table} does not exist")
-        oid = int(row[0])
-        await self._connection.execute(
+    async def _prepare(self) -> tuple[list[Leaf], list[Rows]]:
+        connection = self._connection
+        await connection.execute(
             sql.SQL("SET lock_timeout = {}").format(LOCK_TIMEOUT_MS)
         )
-        age = await age_of(
-            self._connection, self._table, oid, self._retention.age_column
-        )
-        for leaf in await leaves_of(self._connection, oid) or [self._itself(oid)]:
-            if not await self._dropped(leaf):
-                await self._delete(leaf, age)
-        await self._look(age)
-
-    def _itself(self, oid: int) -> Leaf:
-        return Leaf(
-            schema=self._table.schema, name=self._table.name, oid=oid, upper=None
-        )
+        cursor = await connection.execute(f"SELECT {SNAPSHOT_XMAX}".encode())
+        row = await cursor.fetchone()
+        if row is None or self._horizon > row[0]:
+            raise OperatorNeeded(
+                f"horizon {self._horizon} lies ahead of the server's transactions: it"
+                " is of another history; nothing is deleted",
+                hint="cdc check",
+            )
+        oid = await oid_of(connection, self._table)
+        leaves = await leaves_of(connection, oid)
+        age = await age_of(connection, self._table, oid, self._retention.age_column)
+        return leaves, [
+            Rows(
+                leaf=leaf,
+                age=age,
+                keep_s=self._retention.keep_s,
+                horizon=self._horizon,
+                limit=self._retention.batch_rows,
+            )
+            for leaf in leaves
+        ]
 
     async def _dropped(self, leaf: Leaf) -> bool:
-        if not await is_past(self._connection, leaf, self._retention.keep_s):
+        ours = self._connection
+        if not await self._bounded(is_past(ours, leaf, self._retention.keep_s)):
             return False
-        if self._dry_run:
-            kept = await self._bounded(
-                holds_unacknowledged(self._connection, leaf, self._horizon)
-            )
-            is_dropped = not kept
-        else:
-            is_dropped = await self._bounded(
-                drop_partition(self._connection, leaf, self._horizon)
-            )
-        if is_dropped:
-            self._done.dropped.append(leaf.name)
-        return is_dropped
+        # Looked at without a lock first: most of those that stay need none.
+        if await self._bounded(holds_unacknowledged(ours, leaf, self._horizon)):
+            return False
+        if not self._dry_run:
+            reason = await self._bounded(drop_partition(ours, leaf, self._horizon))
+            if reason:
+                self._warn(f"{leaf} is not dropped, its rows are deleted: {reason}")
+                return False
+        self._done.dropped.append(leaf.name)
+        return True
 
-    async def _delete(self, leaf: Leaf, age: Age) -> None:
-        old = self._old(leaf, age)
-        await self._warn_of_scan(leaf, age, old)
-        if self._dry_run:
-            self._done.deleted += await self._count(
-                sql.SQL("SELECT count(*) FROM {} WHERE {} AND {}").format(
-                    leaf.identifier,
-                    age.is_over(self._retention.keep_s),
-                    is_acknowledged(self._horizon),
-                )
-            )
-            return
-        # No FOR UPDATE SKIP LOCKED: that would take the right to update. A row that
-        # changes meanwhile is at another place then, and stays.
-        statement = sql.SQL("DELETE FROM {} WHERE ctid = ANY (ARRAY({}))").format(
-            leaf.identifier, old
+    async def _counted(self, rows: Rows) -> Left:
+        deleted, left = await self._bounded(would_go(self._connection, rows))
+        self._done.deleted += deleted
+        return left
+
+    async def _deleted(self, rows: Rows) -> Left:
+        is_indexed = await self._bounded(has_index(self._connection, rows))
+        if not is_indexed:
+            await self._warn_of_scan(rows)
+        walk = await self._bounded(
+            walk_of(self._connection, rows, is_indexed=is_indexed)
         )
-        count = self._retention.batch_rows
-        while count >= self._retention.batch_rows:
+        while not walk.is_over:
             began_at = time.monotonic()
-            count = await self._batch(leaf, statement)
-            self._done.deleted += count
+            self._done.deleted += await self._step(walk, rows.leaf)
             # The relay and the service have the server to themselves half of the time.
             await asyncio.sleep(min(_MAX_PAUSE_S, time.monotonic() - began_at))
+        return await self._bounded(walk.left(self._connection))
 
-    async def _batch(self, leaf: Leaf, statement: sql.Composed) -> int:
+    async def _step(self, walk: Walk, leaf: Leaf) -> int:
+        """Delete a batch; one with locked rows without them, where that is allowed.
+
+        To skip what is locked takes the right to update, and a lock on every row. So it
+        is done only where there is something to skip.
+        """
         try:
-            cursor = await self._bounded(self._connection.execute(statement))
-        except pg_errors.LockNotAvailable:
-            name = f"{leaf.schema}.{leaf.name}"
-            self._done.warnings.append(f"{name}: a row is locked; the rest has to wait")
-            return 0
-        return cursor.rowcount
-
-    def _old(self, leaf: Leaf, age: Age) -> sql.Composed:
-        return sql.SQL(
-            "SELECT ctid FROM {} WHERE {} AND {} ORDER BY {} LIMIT {}"
-        ).format(
-            leaf.identifier,
-            age.is_over(self._retention.keep_s),
-            is_acknowledged(self._horizon),
-            age.expression,
-            self._retention.batch_rows,
+            return await self._bounded(walk.step(self._connection, skips_locked=False))
+        except (pg_errors.LockNotAvailable, pg_errors.DeadlockDetected):
+            if leaf.may_lock:
+                return await self._bounded(
+                    walk.step(self._connection, skips_locked=True)
+                )
+        walk.give_way()
+        grant = statement(
+            "GRANT UPDATE ON {} TO {}", leaf.identifier, sql.Identifier(leaf.role)
         )
+        self._warn(
+            f"{leaf}: rows are locked, others wait with them; {grant} skips them"
+        )
+        return 0
 
-    async def _warn_of_scan(self, leaf: Leaf, age: Age, old: sql.Composed) -> None:
-        """Say what index is missing where each batch would read all of a big table."""
-        if age.column is None or not await self._is_big(leaf):
-            return
-        cursor = await self._connection.execute(sql.SQL("EXPLAIN {}").format(old))
-        plan = [str(line) for (line,) in await cursor.fetchall()]
-        if any("Seq Scan" in line for line in plan):
-            statement = sql.SQL("CREATE INDEX CONCURRENTLY ON {} ({});").format(
-                leaf.identifier, sql.Identifier(age.column)
-            )
-            self._done.warnings.append(
-                f"{leaf.schema}.{leaf.name}: every batch reads the whole table:"
-                f" {statement.as_string(self._connection)}"
-            )
-
-    async def _is_big(self, leaf: Leaf) -> bool:
+    async def _warn_of_scan(self, rows: Rows) -> None:
+        """Say what index is missing where a round reads all of a big table."""
+        leaf, column = rows.leaf, rows.age.column
         query = "SELECT reltuples > %s FROM pg_catalog.pg_class WHERE oid = %s::oid"
-        cursor = await self._connection.execute(query, [_BIG_TABLE_ROWS, leaf.oid])
-        row = await cursor.fetchone()
-        return row is not None and bool(row[0])
-
-    async def _look(self, age: Age) -> None:
-        table = sql.Identifier(self._table.schema, self._table.name)
-        self._done.unacknowledged = await self._count(
-            sql.SQL("SELECT count(*) FROM {} WHERE {} AND NOT ({})").format(
-                table,
-                age.is_over(self._retention.keep_s),
-                is_acknowledged(self._horizon),
-            )
+        cursor = await self._bounded(
+            self._connection.execute(query, [_BIG_TABLE_ROWS, leaf.oid])
         )
-        oldest = sql.SQL("SELECT min({})::timestamptz FROM {}").format(
-            age.expression, table
+        row = await cursor.fetchone()
+        if row is None or not row[0] or column is None:
+            return
+        index = statement(
+            "CREATE INDEX CONCURRENTLY ON {} ({})",
+            leaf.identifier,
+            sql.Identifier(column),
         )
-        cursor = await self._bounded(self._connection.execute(oldest))
-        row = await cursor.fetchone()
-        self._done.oldest = None if row is None else row[0]
+        self._warn(f"{leaf}: every round reads the whole table: {index}")
 
-    async def _count(self, query: sql.Composed) -> int:
-        cursor = await self._bounded(self._connection.execute(query))
-        row = await cursor.fetchone()
-        return 0 if row is None else int(row[0])
+    def _warn(self, text: str) -> None:
+        if text not in self._done.warnings:
+            self._done.warnings.append(text)
 
     async def _bounded(self, question: Coroutine[Any, Any, Answer]) -> Answer:
         info = self._connection.info
