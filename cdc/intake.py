@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cdc.gathering import Gathering
 from cdc.remarks import Remarks
-from cdc.wal.changes import Begin, Commit, Insert, Relation, SkipKind, Skipped
+from cdc.wal.changes import Begin, Commit, Insert, SkipKind, Skipped
 from cdc.wal.transaction import TransactionAssembler
 
 if TYPE_CHECKING:
@@ -70,48 +70,61 @@ class Intake:
         gathered, self.gathering = self.gathering, Gathering()
         return gathered
 
-    async def take(self, payload: bytes) -> TransactionEnd | None:
+    def take(self, payload: bytes) -> TransactionEnd | Insert | None:
         """Take a message; return the end of a transaction when it is one.
+
+        An insert that is returned is of a relation that is not known yet, and has not
+        been taken: :meth:`meet` has to be awaited with it before the next message.
 
         Raises:
             DecodeError: it is no message, or does not belong here.
             MappingError: its row cannot be an event.
-            RequirementMissing: its relation is gone and may have been ours.
             PositionMismatch: this is not the history that the stored position is of.
 
         """
         change = self._decode(payload)
-        match change:
-            case Insert():
-                await self._insert(change)
-            case Begin():
-                self._assembler.begin(change)
-                if self._gate is not None:
-                    self._gate.begin(change)
-            case Commit():
-                return self._commit(change)
-            case Skipped():
-                self._skip(change)
-            case Relation():
-                # Known to the decoder; what it means is asked with its first row.
-                pass
+        kind = type(change)
+        if kind is Insert:
+            return self._insert(change)  # type: ignore[arg-type] # by its type
+        if kind is Commit:
+            return self._commit(change)  # type: ignore[arg-type]
+        if kind is Begin:
+            self._begin(change)  # type: ignore[arg-type]
+        elif kind is Skipped:
+            self._skip(change)  # type: ignore[arg-type]
+        # A Relation is known to the decoder; what it means is asked with its first row.
         return None
 
-    async def _insert(self, change: Insert) -> None:
-        relation = change.relation
+    async def meet(self, change: Insert) -> None:
+        """Learn what relation a row is of, and take it.
+
+        Raises:
+            RequirementMissing: its relation is gone and may have been ours.
+            Others: see :meth:`take`, and :meth:`cdc.routes.Routes.find`.
+
+        """
+        await self._routes.find(change.relation)
+        self._insert(change)
+
+    def _begin(self, change: Begin) -> None:
+        self._assembler.begin(change)
+        if self._gate is not None:
+            self._gate.begin(change)
+
+    def _insert(self, change: Insert) -> Insert | None:
         try:
-            binding = self._routes.bindings[relation]
+            binding = self._routes.bindings[change.relation]
         except KeyError:
-            binding = await self._routes.find(relation)
+            return change
         if binding is None:
             self._metrics.skipped.labels(kind=SkipKind.FOREIGN_INSERT.value).inc()
-            return
-        if self._gate is not None and self._gate.drops():
+        elif self._gate is not None and self._gate.drops():
             self._metrics.skipped.labels(kind=SkipKind.REPEAT.value).inc()
-            return
-        row = self._assembler.insert(change)
-        if row is not None:
-            self._add(row)
+        else:
+            row = self._assembler.insert(change)
+            if row is not None:
+                self._add(row)
+        return None
 
     def _commit(self, change: Commit) -> TransactionEnd:
         if self._gate is not None:

@@ -27,7 +27,7 @@ from cdc.errors import (
     StreamLost,
     Undelivered,
 )
-from cdc.wal.frames import WalData
+from cdc.wal.changes import Insert
 from cdc.watermark import Watermark
 from slots.errors import SlotError
 
@@ -269,20 +269,27 @@ class Relay:
     async def _pump(self) -> None:
         """Turn frames into batches, as they come."""
         while not self._is_stopping:
-            for frame in await self._stream.read():
-                if isinstance(frame, WalData):
-                    end = await self._intake.take(frame.payload)
-                    if end is not None:
-                        self._ended(end)
-                    if self._intake.gathering.size_bytes >= BATCH_BYTES:
-                        await self._send()
-                else:
-                    await self._keepalive(frame)
+            await self._take_all(await self._stream.read())
             if self._intake.gathering:
                 await self._send()
         if self._stream.failure is not None:
             # A stop that comes together with a failure must not hide it.
             raise self._stream.failure
+
+    async def _take_all(self, frames: list[Frame]) -> None:
+        take = self._intake.take
+        for frame in frames:
+            if not isinstance(frame, bytes):
+                await self._keepalive(frame)
+                continue
+            taken = take(frame)
+            if taken is not None:
+                if isinstance(taken, Insert):
+                    await self._intake.meet(taken)
+                else:
+                    self._ended(taken)
+            if self._intake.gathering.size_bytes >= BATCH_BYTES:
+                await self._send()
 
     async def _send(self) -> None:
         """Hand the batch to the sink, once the window has room for it."""

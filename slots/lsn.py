@@ -6,6 +6,7 @@ An LSN is never a bare string here; text appears only at the borders.
 from __future__ import annotations
 
 import re
+from functools import partial
 from typing import Self
 
 _TEXT = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
@@ -43,3 +44,6 @@ class Lsn(int):
 
 
 ZERO = Lsn(0)
+
+lsn_of_wire = partial(int.__new__, Lsn)
+"""Makes an Lsn of an unsigned 64-bit number that a struct has read, without a look."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from cdc.errors import ColumnMissing, MappingError
 from cdc.outbox.template import TABLE_FIELDS
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from cdc.outbox.table_name import TableName
     from cdc.outbox.template import Template
     from cdc.wal.changes import Relation, Value
+
+UNSENT: Final = "an inserted row came without one of its values"
 
 
 class Layout:
@@ -84,5 +86,5 @@ class BoundTemplate:
 def given(value: Value) -> bytes | None:
     """Return a value; raise MappingError when an insert came without it."""
     if value is UNCHANGED:
-        raise MappingError("an inserted row came without one of its values")
+        raise MappingError(UNSENT)
     return value

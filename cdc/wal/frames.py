@@ -16,24 +16,20 @@ from slots.lsn import Lsn
 POSTGRES_EPOCH_US = 946_684_800_000_000
 """2000-01-01 in microseconds since 1970-01-01."""
 
-_WAL_DATA = struct.Struct("!QQq")
 _KEEPALIVE = struct.Struct("!QqB")
 _STATUS = struct.Struct("!cQQQqB")
-_WAL_DATA_HEADER = 1 + _WAL_DATA.size
+_WAL_DATA_HEADER = 1 + struct.calcsize("!QQq")
 _KEEPALIVE_SIZE = 1 + _KEEPALIVE.size
 _WAL_DATA_TAG = ord("w")
 _KEEPALIVE_TAG = ord("k")
 
 
-class WalData(NamedTuple):
-    """A message of the output plugin.
+WalData: TypeAlias = bytes
+"""A message of the output plugin, as it is; there is one for every row.
 
-    ``wal_start`` is no position to keep: for a commit it is the end of the transaction,
-    for a pgoutput Relation it is 0/0.
-    """
-
-    wal_start: int
-    payload: bytes
+The frame's own ``walStart`` is left out. It is no position to keep: for a commit it is
+the end of the transaction, for a pgoutput Relation it is 0/0.
+"""
 
 
 class Keepalive(NamedTuple):
@@ -55,8 +51,7 @@ def parse(data: bytes) -> Frame:
     if tag == _WAL_DATA_TAG:
         if len(data) < _WAL_DATA_HEADER:
             raise DecodeError(f"replication frame 'w': cut off at offset {len(data)}")
-        wal_start, _wal_end, _sent_at = _WAL_DATA.unpack_from(data, 1)
-        return WalData(wal_start, data[_WAL_DATA_HEADER:])
+        return data[_WAL_DATA_HEADER:]
     if tag == _KEEPALIVE_TAG:
         if len(data) != _KEEPALIVE_SIZE:
             raise DecodeError(

@@ -9,6 +9,7 @@ nothing is skipped.
 from __future__ import annotations
 
 import struct
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.errors import DecodeError
@@ -26,7 +27,7 @@ from cdc.wal.changes import (
     Skipped,
 )
 from cdc.wal.frames import POSTGRES_EPOCH_US
-from slots.lsn import Lsn
+from slots.lsn import lsn_of_wire
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,14 +35,16 @@ if TYPE_CHECKING:
 
     from cdc.wal.changes import Value
 
-_BEGIN = struct.Struct("!cQqI")
-_COMMIT = struct.Struct("!cBQQq")
+_BEGIN = struct.Struct("!xQqI")
+_COMMIT = struct.Struct("!xxQQ8x")
 _COLUMN = struct.Struct("!Ii")
-_INSERT_HEAD = struct.Struct("!cIcH")
+_INSERT_HEAD = struct.Struct("!xIcH")
 _uint16 = struct.Struct("!H").unpack_from
 _uint32 = struct.Struct("!I").unpack_from
 _TEXT, _BINARY, _NULL, _UNCHANGED = b"tbnu"
 _NEW_TUPLE = b"N"
+_insert_of = partial(tuple.__new__, Insert)
+"""Makes an Insert of its values in order; there is one for every row."""
 
 
 def options(publication: str) -> dict[str, str]:
@@ -130,7 +133,7 @@ class Decoder:
             ) from None
 
     def _insert(self, payload: bytes) -> Insert:
-        _tag, oid, marker, count = _INSERT_HEAD.unpack_from(payload)
+        oid, marker, count = _INSERT_HEAD.unpack_from(payload)
         relation = self._relations.get(oid) or self._known(payload)
         if marker != _NEW_TUPLE:
             raise DecodeError(f"pgoutput 'I': tuple marker {marker!r} at offset 5")
@@ -139,7 +142,7 @@ class Decoder:
                 f"pgoutput 'I': {count} values for the {len(relation.columns)} columns"
                 f" of {relation.schema}.{relation.name}, at offset 6"
             )
-        return Insert(relation, _values(payload, _INSERT_HEAD.size, count))
+        return _insert_of((relation, _values(payload, _INSERT_HEAD.size, count)))
 
     def _update(self, payload: bytes) -> Skipped:
         return Skipped(kind=SkipKind.UPDATE, relation=self._known(payload))
@@ -172,19 +175,17 @@ def _values(payload: bytes, offset: int, count: int) -> tuple[Value, ...]:
 
 
 def _begin(payload: bytes) -> Begin:
-    _expect_size(payload, _BEGIN)
-    _tag, commit_lsn, committed_at, xid = _BEGIN.unpack(payload)
-    return Begin(
-        xid=xid,
-        commit_lsn=Lsn(commit_lsn),
-        committed_at_us=committed_at + POSTGRES_EPOCH_US,
-    )
+    if len(payload) != _BEGIN.size:
+        raise _wrong_size(payload, _BEGIN)
+    commit_lsn, committed_at, xid = _BEGIN.unpack(payload)
+    return Begin(xid, lsn_of_wire(commit_lsn), committed_at + POSTGRES_EPOCH_US)
 
 
 def _commit(payload: bytes) -> Commit:
-    _expect_size(payload, _COMMIT)
-    _tag, _flags, commit_lsn, end_lsn, _committed_at = _COMMIT.unpack(payload)
-    return Commit(commit_lsn=Lsn(commit_lsn), end_lsn=Lsn(end_lsn))
+    if len(payload) != _COMMIT.size:
+        raise _wrong_size(payload, _COMMIT)
+    commit_lsn, end_lsn = _COMMIT.unpack(payload)
+    return Commit(lsn_of_wire(commit_lsn), lsn_of_wire(end_lsn))
 
 
 def _truncate(_payload: bytes) -> Skipped:
@@ -217,9 +218,7 @@ def _expect_end(payload: bytes, offset: int) -> None:
         )
 
 
-def _expect_size(payload: bytes, layout: struct.Struct) -> None:
-    if len(payload) != layout.size:
-        raise DecodeError(
-            f"pgoutput {chr(payload[0])!r}: {len(payload)} bytes,"
-            f" expected {layout.size}"
-        )
+def _wrong_size(payload: bytes, layout: struct.Struct) -> DecodeError:
+    return DecodeError(
+        f"pgoutput {chr(payload[0])!r}: {len(payload)} bytes, expected {layout.size}"
+    )

@@ -8,8 +8,8 @@ held back, whatever the size of the transaction.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from cdc.errors import DecodeError
 
@@ -31,8 +31,11 @@ class Row(NamedTuple):
     values: tuple[Value, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TransactionEnd:
+_row_of: Final = partial(tuple.__new__, Row)
+"""Makes a Row of its values in order; there is one for every row."""
+
+
+class TransactionEnd(NamedTuple):
     """A transaction is complete.
 
     Attributes:
@@ -80,7 +83,7 @@ class TransactionAssembler:
         self._count += 1
         if held is None:
             return None
-        return Row(self._open, self._count - 2, False, held.relation, held.values)  # noqa: FBT003 - a NamedTuple by position, once a row
+        return _row_of((self._open, self._count - 2, False, *held))
 
     def commit(self, change: Commit) -> TransactionEnd:
         """Close the transaction; raise DecodeError when it is not the open one."""
@@ -101,7 +104,5 @@ class TransactionAssembler:
         self._open = None
         last_row = None
         if held is not None:
-            last_row = Row(begun, self._count - 1, True, held.relation, held.values)  # noqa: FBT003 - as above
-        return TransactionEnd(
-            last_row=last_row, end_lsn=change.end_lsn, row_count=self._count
-        )
+            last_row = _row_of((begun, self._count - 1, True, *held))
+        return TransactionEnd(last_row, change.end_lsn, self._count)

@@ -18,7 +18,7 @@ import psycopg
 
 from cdc.local import LocalPostgres
 from cdc.wal import frames, pgoutput, wal2json
-from cdc.wal.frames import Keepalive, WalData
+from cdc.wal.frames import Keepalive
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ def path_of(plugin: str, major: str) -> Path:
 def captured(plugin: str, major: str) -> list[bytes]:
     """Return the plugin's messages of a capture, in order."""
     parsed = map(frames.parse, captured_frames(plugin, major))
-    return [frame.payload for frame in parsed if isinstance(frame, WalData)]
+    return [frame for frame in parsed if isinstance(frame, bytes)]
 
 
 def captured_frames(plugin: str, major: str) -> list[bytes]:

@@ -35,7 +35,7 @@ def relation(oid: int = OUTBOX_OID, name: str = "outbox") -> WalData:
         for column in COLUMNS
     )
     body = struct.pack("!cI", b"R", oid) + b"public\0" + name.encode() + b"\0d"
-    return WalData(0, body + struct.pack("!H", len(COLUMNS)) + columns)
+    return body + struct.pack("!H", len(COLUMNS)) + columns
 
 
 def insert(*values: str | None, oid: int = OUTBOX_OID) -> WalData:
@@ -46,7 +46,7 @@ def insert(*values: str | None, oid: int = OUTBOX_OID) -> WalData:
         for value in values
     )
     head = struct.pack("!cIcH", b"I", oid, b"N", len(values))
-    return WalData(0, head + row)
+    return head + row
 
 
 def event(number: int, key: str = "k", *, oid: int = OUTBOX_OID) -> WalData:
@@ -56,9 +56,9 @@ def event(number: int, key: str = "k", *, oid: int = OUTBOX_OID) -> WalData:
 def transaction(at: int, *rows: WalData, xid: int = 7) -> list[Frame]:
     """Give a transaction whose commit lies at ``at`` and that ends behind it."""
     return [
-        WalData(0, struct.pack("!cQqI", b"B", at, 0, xid)),
+        struct.pack("!cQqI", b"B", at, 0, xid),
         *rows,
-        WalData(0, struct.pack("!cBQQq", b"C", 0, at, at + COMMIT_SIZE, 0)),
+        struct.pack("!cBQQq", b"C", 0, at, at + COMMIT_SIZE, 0),
     ]
 
 

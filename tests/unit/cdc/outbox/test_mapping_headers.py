@@ -41,7 +41,7 @@ def test_comparing_position_texts_compares_positions(
         relation, row = columns(
             id=b"1", aggregatetype=b"t", aggregateid=b"k", type=b"x", payload=b""
         )
-        begun = replace(BEGUN, commit_lsn=Lsn(lsn))
+        begun = BEGUN._replace(commit_lsn=Lsn(lsn))
         binding = replace(PLAIN, epoch=epoch).bind(relation, OUTBOX)
         event = binding.event(Row(begun, ordinal, True, relation, row))  # noqa: FBT003
         return dict(event.headers)["cdc.position"] or b""

@@ -98,7 +98,7 @@ def test_damaged_frames_are_a_keepalive_a_change_or_a_decode_error(
             parsed = frames.parse(frame)
             if isinstance(parsed, Keepalive):
                 continue
-            change = decoder.decode(parsed.payload)
+            change = decoder.decode(parsed)
         except DecodeError:
             refused += 1
         else:
