@@ -133,7 +133,7 @@ class RelayProcess:
             code = await self._process.wait()
             await self._reader
         self._lease.release()
-        assert [words for words in UNCLEAN if words in self.stderr] == []
+        assert [words for words in UNCLEAN if words in self.stderr] == [], self.stderr
         return code
 
     async def kill(self) -> None:
