@@ -6,16 +6,23 @@ temporary database spills to a file of its own and is gone when it is closed.
 
 from __future__ import annotations
 
+import contextlib
 import sqlite3
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from cdc.errors import RequirementMissing
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from types import TracebackType
     from typing import Self
 
     from cdc.outbox import Event
     from cdc.sinks import ReadBack
+
+_CACHE_KIB: Final = 16 * 1024
+"""What stays in memory. Ids come in no order, so a small cache is read and written
+again and again."""
 
 
 class KnownIds:
@@ -26,6 +33,8 @@ class KnownIds:
             repeats some, under the ids they had.
         since_ms: nothing that was published before this time is asked about;
             milliseconds since 1970, 0 for all of it.
+
+    Raises RequirementMissing when the disk cannot take them.
 
     """
 
@@ -38,7 +47,12 @@ class KnownIds:
     def __enter__(self) -> Self:
         # An empty name is a database on disk that is deleted when it is closed.
         self._database = sqlite3.connect("")
-        self._database.execute("PRAGMA synchronous = OFF")
+        for pragma in (
+            "synchronous = OFF",
+            "journal_mode = OFF",
+            f"cache_size = -{_CACHE_KIB}",
+        ):
+            self._database.execute(f"PRAGMA {pragma}")
         self._database.execute(
             "CREATE TABLE known (topic TEXT, id TEXT, PRIMARY KEY (topic, id))"
             " WITHOUT ROWID"
@@ -70,20 +84,33 @@ class KnownIds:
 
     async def _learn(self, topic: str, read_back: ReadBack) -> None:
         async for ids in read_back.ids(topic, since_ms=self._since_ms):
-            self._entered.executemany(
-                "INSERT OR IGNORE INTO known VALUES (?, ?)",
-                [(topic, event_id) for event_id in ids],
-            )
+            with _disk_needed():
+                self._entered.executemany(
+                    "INSERT OR IGNORE INTO known VALUES (?, ?)",
+                    [(topic, event_id) for event_id in ids],
+                )
         self._topics.add(topic)
 
     def _is_known(self, event: Event) -> bool:
-        cursor = self._entered.execute(
-            "SELECT 1 FROM known WHERE topic = ? AND id = ?",
-            (event.topic, event.event_id),
-        )
-        return cursor.fetchone() is not None
+        with _disk_needed():
+            cursor = self._entered.execute(
+                "SELECT 1 FROM known WHERE topic = ? AND id = ?",
+                (event.topic, event.event_id),
+            )
+            return cursor.fetchone() is not None
 
     @property
     def _entered(self) -> sqlite3.Connection:
         assert self._database is not None  # noqa: S101 - used inside of its block
         return self._database
+
+
+@contextlib.contextmanager
+def _disk_needed() -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as exc:
+        raise RequirementMissing(
+            f"the ids of what the sink holds do not go into a temporary file: {exc}",
+            hint="free space there, or name another folder in SQLITE_TMPDIR",
+        ) from exc
