@@ -158,8 +158,8 @@ def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
     slot = seen.slot
     if slot is None:
         yield SlotGone(
-            f"slot {position.slot} does not exist any more; this relay left it at"
-            f" {position.end_lsn}",
+            f"slot {position.slot} does not exist any more{_promotion(position, seen)};"
+            f" this relay left it at {position.end_lsn}",
             cause=Cause.DROPPED,
             position=position,
             wal_bytes=seen.wal_position - position.end_lsn,
@@ -183,6 +183,13 @@ def _slot(position: Position, seen: Seen) -> Iterator[Disagreement]:
             " made anew, or read by somebody else",
             goes_on_at=slot.confirmed,
         )
+
+
+def _promotion(position: Position, seen: Seen) -> str:
+    """Say that a slot is missing for a reason that is not somebody's drop."""
+    if seen.timeline == position.timeline:
+        return ""
+    return f" (a standby without it was promoted, to timeline {seen.timeline})"
 
 
 def _advice(position: Position, seen: Seen, slot: SlotSeen) -> str:

@@ -110,6 +110,7 @@ async def test_a_promoted_standby_without_the_slot_stops_the_relay(
     stderr = await shop.refuses("slot_lost")
 
     assert f"slot {pair.source.slot} does not exist any more" in stderr
+    assert "(a standby without it was promoted, to timeline 2)" in stderr
     assert accepted_gap(stderr) == str(left_at)
     assert "cdc resnapshot" in stderr
     code, _out, err = await shop.cdc("adopt", "--accept-gap", str(left_at))

@@ -130,6 +130,14 @@ def test_an_idle_position_beyond_the_switch_concerns_nobody() -> None:
     assert disagreement(position(), moved).cause is Cause.MOVED
 
 
+def test_a_slot_that_a_promoted_standby_never_had_is_no_drop() -> None:
+    promoted = seen(timeline=2, switches={1: Lsn(950)}, slot=None)
+    found = disagreement(position(), promoted)
+    assert found.cause is Cause.DROPPED
+    assert "(a standby without it was promoted, to timeline 2)" in str(found)
+    assert "promoted" not in str(disagreement(position(), seen(slot=None)))
+
+
 def test_before_the_first_event_any_switch_is_accepted() -> None:
     agree(
         position(anchor=None),
@@ -167,6 +175,7 @@ def test_what_is_not_acknowledged_makes_no_horizon_across_a_promotion() -> None:
     after = continued(stored, seen(timeline=2, switches={1: Lsn(1200)}))
     assert (after.samples, after.horizon) == (samples, 10)
     assert after.end_lsn == Lsn(1000)
+
 
 def test_a_changed_publication_was_last_seen_whole_with_the_newest_sample() -> None:
     stored = position(samples=(Sample(1, 1, Lsn(0x900), 1),))
