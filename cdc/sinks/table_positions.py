@@ -48,7 +48,12 @@ ON CONFLICT (name) DO UPDATE
    SET term = excluded.term, position = excluded.position,
        stored_at = excluded.stored_at
  WHERE known.term <= excluded.term"""
-_RIGHTS: Final = "SELECT, INSERT, UPDATE"
+_GRANT: Final = (
+    "GRANT USAGE ON SCHEMA {schema} TO {role};"
+    " GRANT SELECT, INSERT, UPDATE ON {table} TO {role};"
+)
+_COMPARE: Final = "compare it with what `cdc init` makes where there is none"
+_MAKER: Final = "run `cdc init` as an administrator, or as the owner of the schema"
 _HAS_RIGHTS: Final = """
 SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
        AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
@@ -115,28 +120,34 @@ class TablePositions:
         await self._ask(lambda line: self._execute(line, _WRITE, *row))
 
     async def check(self) -> list[Finding]:
-        """Test whether the table is there and may be used."""
+        """Test whether the table is there, has our columns and may be used."""
         try:
             rows = await self._ask(
                 lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)
             )
             if not rows:
                 return [failure(_NAME, str(self._missing()), "cdc init")]
-            if rows[0][0]:
-                return [ok(_NAME, f"table {self._schema}.{TABLE} keeps the position")]
-            grant = await self._ask(self._grant)
+            if not rows[0][0]:
+                grant = await self._ask(self._grant)
+                seen = f"table {self._schema}.{TABLE}, which keeps the position, may"
+                return [failure(_NAME, f"{seen} not be read and written", grant)]
+            await self.read("")
         except SlotError as exc:
-            return [failure(_NAME, str(exc), exc.hint)]
+            seen = f"table {self._schema}.{TABLE}: {exc}"
+            return [failure(_NAME, seen, exc.hint or _COMPARE)]
         finally:
             await self._disconnect()
-        seen = f"table {self._schema}.{TABLE}, which keeps the position, may not be"
-        return [failure(_NAME, f"{seen} read and written", grant)]
+        return [ok(_NAME, f"table {self._schema}.{TABLE} keeps the position")]
 
     async def make(self) -> list[str]:
         """Make the table if it does not exist; say what was made."""
         if await self._ask(lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)):
             return []
-        await self._ask(lambda line: self._execute(line, _CREATE))
+        try:
+            await self._ask(lambda line: self._execute(line, _CREATE))
+        except PermissionDenied as exc:
+            exc.hint = _MAKER
+            raise
         return [f"table {self._schema}.{TABLE}"]
 
     async def _fetch(
@@ -154,8 +165,10 @@ class TablePositions:
             await line.execute(sql.SQL(query).format(self._table), given)
 
     async def _grant(self, line: psycopg.AsyncConnection[TupleRow]) -> str:
-        statement = sql.SQL("GRANT {} ON {} TO {};").format(
-            sql.SQL(_RIGHTS), self._table, sql.Identifier(line.info.user)
+        statement = sql.SQL(_GRANT).format(
+            schema=sql.Identifier(self._schema),
+            table=self._table,
+            role=sql.Identifier(line.info.user),
         )
         return statement.as_string(line)
 
@@ -196,7 +209,7 @@ class TablePositions:
                 except _MISSING as exc:
                     raise self._missing() from exc
         except PermissionDenied as exc:
-            exc.hint = exc.hint or await self._grant(line)
+            exc.hint = await self._grant(line)
             raise
 
     def _missing(self) -> RequirementMissing:
