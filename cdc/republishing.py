@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import time
 from collections import deque
+from contextlib import aclosing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.outbox import EventBatch
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncGenerator, Callable
 
     from cdc.known_ids import KnownIds
     from cdc.outbox import Event
@@ -28,7 +29,8 @@ class Progress:
     Attributes:
         total: rows that have to be looked at; 0 while unknown.
         rows: looked at so far.
-        published: acknowledged by the sink.
+        present: of these, what the sink had already.
+        published: acknowledged by the sink; what else was looked at is under way.
         size_bytes: of what was published.
         began_at: by a monotonic clock, in seconds.
 
@@ -36,14 +38,10 @@ class Progress:
 
     total: int = 0
     rows: int = 0
+    present: int = 0
     published: int = 0
     size_bytes: int = 0
     began_at: float = 0.0
-
-    @property
-    def present(self) -> int:
-        """Rows that the sink had already."""
-        return self.rows - self.published
 
     def rate(self) -> float:
         """Return rows looked at in a second, since the beginning."""
@@ -77,17 +75,19 @@ class Republisher:
         self._in_flight_bytes = 0
         self.progress = Progress(began_at=time.monotonic())
 
-    async def publish(self, pieces: AsyncIterator[list[Event]]) -> Progress:
+    async def publish(self, pieces: AsyncGenerator[list[Event], None]) -> Progress:
         """Publish what is new among the events; return when all is acknowledged.
 
-        Raises what a delivery raises.
+        Raises what a delivery raises. The pieces are closed in every case.
         """
-        async for piece in pieces:
-            events = await self._known.new(piece)
-            if events:
-                await self._send(events)
-            self.progress.rows += len(piece)
-            self._told(self.progress)
+        async with aclosing(pieces):
+            async for piece in pieces:
+                events = await self._known.new(piece)
+                if events:
+                    await self._send(events)
+                self.progress.rows += len(piece)
+                self.progress.present += len(piece) - len(events)
+                self._told(self.progress)
         while self._in_flight:
             await self._settle()
         self._told(self.progress)
