@@ -105,6 +105,13 @@ class StandbyPair:
         """Have the standby copy the slot as it is now, once, and no more."""
         await self._copied("SELECT pg_sync_replication_slots()")
 
+    async def carry_slot(self) -> None:
+        """Put the slot into the standby, as the primary's disk has it."""
+        await self.caught_up()
+        await asyncio.to_thread(self.standby.stop)
+        self.standby.take_slot(self.primary, self.source.slot)
+        await asyncio.to_thread(self.standby.start)
+
     async def copied_at(self) -> Lsn:
         """Return where the standby's copy of the slot is."""
         query = (

@@ -213,6 +213,18 @@ class LocalPostgres:
         copy.set(primary_conninfo=conninfo, **settings)
         return copy
 
+    def take_slot(self, source: LocalPostgres, name: str) -> None:
+        """Copy another server's slot, as its disk has it; known from the next start.
+
+        High-availability tools do so for the standbys of servers before 17.
+        """
+        if self.is_running:
+            raise RuntimeError("a running server does not see a slot put into its data")
+        slots = "pg_replslot"
+        original = source.data_dir / slots / name
+        command = ["cp", "-Rp", str(original), str(self.data_dir / slots)]
+        run(command, account=self._account)
+
     def promote(self) -> None:
         """Make a primary of a standby, and wait until it is one."""
         argv = [self._path("pg_ctl"), "promote", "-w", "-D", str(self.data_dir)]

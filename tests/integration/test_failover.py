@@ -93,6 +93,29 @@ async def test_what_a_lagging_copy_of_the_slot_sends_again_is_dropped(
     assert shop.position().timeline == 2
 
 
+@pytest.mark.parametrize("plugin", ["pgoutput", "wal2json"])
+async def test_a_slot_that_a_tool_carried_over_by_hand_is_gone_on_with(
+    pair_of: Callable[..., Awaitable[StandbyPair]], plugin: str
+) -> None:
+    """Before 17 tools copy the slot's file to the standby; it may be an old one."""
+    pair = await pair_of("15", plugin)
+    shop = pair.shop
+    await pair.carry_slot()
+    before = await shop.run_once()
+    anchor = shop.position().anchor
+    assert anchor is not None
+    assert await pair.copied_at() < anchor.end_lsn
+    waiting = [await pair.source.insert_event() for _ in range(2)]
+    await pair.caught_up()
+
+    await pair.fail_over()
+
+    more = await shop.run_once()
+    assert shop.ids() == before + waiting + more
+    position = shop.position()
+    assert (position.timeline, position.epoch) == (2, 0)
+
+
 @pytest.mark.parametrize("major", ["15", "18"])
 async def test_a_promoted_standby_without_the_slot_stops_the_relay(
     pair_of: Callable[..., Awaitable[StandbyPair]], major: str

@@ -199,6 +199,22 @@ def test_a_cold_copy_is_the_same_cluster_with_its_slots(
         assert ask(copy, "SELECT slot_name FROM pg_replication_slots") == "ours"
 
 
+def test_a_slot_can_be_carried_to_a_stopped_standby(
+    private_postgres: Callable[..., LocalPostgres],
+) -> None:
+    primary = private_postgres("15")
+    ask(primary, "SELECT pg_create_logical_replication_slot('ours', 'pgoutput')")
+    slots = "SELECT slot_name || ' ' || confirmed_flush_lsn FROM pg_replication_slots"
+    made = ask(primary, slots)
+    with primary.standby() as standby:
+        with pytest.raises(RuntimeError, match="running server"):
+            standby.take_slot(primary, "ours")
+        standby.stop()
+        standby.take_slot(primary, "ours")
+        standby.start()
+        assert ask(standby, slots) == made
+
+
 def test_programs_that_the_servers_account_cannot_reach_are_copied(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
