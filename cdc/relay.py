@@ -1,9 +1,9 @@
 """What happens to a frame: stream > wal > outbox > sink > watermark > stream.
 
 Two tasks and no more. The pump reads frames, makes events and hands them to the sink in
-batches of whatever has come; it waits while the window in flight is full. The settler
-awaits deliveries in order and moves the watermark. The stream is a third, and never
-waits for either.
+batches of whatever has come; it gathers a little longer while the sink is busy, and
+waits while the window in flight is full. The settler awaits deliveries in order and
+moves the watermark. The stream is a third, and never waits for either.
 
 A position goes to the keeper when every event before it is acknowledged, and only then;
 the keeper stores it and lets the slot follow. An error leaves it where it is.
@@ -45,6 +45,13 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 1 << 20
 """A batch is what has arrived, cut here so that the window can be kept."""
+
+FEW: Final = 2
+"""So many batches in flight keep a sink busy; with fewer, nothing waits."""
+
+LINGER_S: Final = 0.005
+"""How long events are gathered while the sink is busy: a batch costs the same whatever
+is in it. Not until it is less busy: what waits for a missing topic is in flight."""
 
 LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
@@ -135,6 +142,7 @@ class Relay:
         self._room = asyncio.Event()
         self._work = asyncio.Event()
         self._limit: asyncio.Timeout | None = None
+        self._due_at: float | None = None
         self._is_stopping = False
         self._is_pump_done = False
         keeper.confirm = self._stored
@@ -270,7 +278,7 @@ class Relay:
         """Turn frames into batches, as they come."""
         while not self._is_stopping:
             await self._take_all(await self._stream.read())
-            if self._intake.gathering:
+            if self._intake.gathering and self._is_time_to_send():
                 await self._send()
         if self._stream.failure is not None:
             # A stop that comes together with a failure must not hide it.
@@ -291,8 +299,19 @@ class Relay:
             if self._intake.gathering.size_bytes >= BATCH_BYTES:
                 await self._send()
 
+    def _is_time_to_send(self) -> bool:
+        """Tell whether what is gathered may go; if not, have the pump wake up then."""
+        if len(self._in_flight) < FEW:
+            return True
+        loop = asyncio.get_running_loop()
+        if self._due_at is None:
+            self._due_at = loop.time() + LINGER_S
+            loop.call_at(self._due_at, self._stream.interrupt)
+        return loop.time() >= self._due_at
+
     async def _send(self) -> None:
         """Hand the batch to the sink, once the window has room for it."""
+        self._due_at = None
         while self._in_flight_bytes >= self._window_bytes:
             if self._stream.failure is not None:
                 raise self._stream.failure
@@ -366,6 +385,8 @@ class Relay:
                 self._in_flight.popleft()
                 self._in_flight_bytes -= sent.size_bytes
                 self._room.set()
+                if self._due_at is not None and len(self._in_flight) < FEW:
+                    self._stream.interrupt()
                 self._metrics.acknowledged(
                     count=sent.count,
                     size_bytes=sent.size_bytes,
