@@ -12,10 +12,7 @@ the keeper stores it and lets the slot follow. An error leaves it where it is.
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import deque
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final
 
 from cdc.errors import (
     CdcError,
@@ -27,16 +24,18 @@ from cdc.errors import (
     StreamLost,
     Undelivered,
 )
+from cdc.in_flight import InFlight
 from cdc.wal.changes import Insert
 from cdc.watermark import Watermark
 from slots.errors import SlotError
 
 if TYPE_CHECKING:
+    from cdc.frame_stream import FrameStream
     from cdc.intake import Intake
     from cdc.keeper import PositionKeeper
     from cdc.metrics import RelayMetrics
     from cdc.position import Anchor, Position
-    from cdc.sinks import Delivery, Sink
+    from cdc.sinks import Sink
     from cdc.wal.changes import Begin
     from cdc.wal.frames import Frame, Keepalive
     from cdc.wal.transaction import TransactionEnd
@@ -45,9 +44,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES: Final = 1 << 20
 """A batch is what has arrived, cut here so that the window can be kept."""
-
-FEW: Final = 2
-"""So many batches in flight keep a sink busy; with fewer, nothing waits."""
 
 LINGER_S: Final = 0.005
 """How long events are gathered while the sink is busy: a batch costs the same whatever
@@ -58,52 +54,6 @@ LOST_GRACE_S: Final = 1.0
 
 LAST_WRITE_S: Final = 5.0
 """How long the store is waited for at the end."""
-
-_US: Final = 1_000_000
-
-
-class FrameStream(Protocol):
-    """A started replication stream, as far as the relay cares."""
-
-    ended: asyncio.Event
-    failure: CdcError | None
-
-    @property
-    def confirmed(self) -> Lsn:
-        """The position last confirmed."""
-        ...
-
-    async def read(self) -> list[Frame]:
-        """Wait for frames and take all; empty when interrupted."""
-        ...
-
-    def interrupt(self) -> None:
-        """Make a waiting read return."""
-        ...
-
-    def received(self, position: Lsn) -> None:
-        """Take note of a position read from a commit."""
-        ...
-
-    def confirm(self, position: Lsn) -> None:
-        """Let the server forget what lies before a position."""
-        ...
-
-    async def finish(self, *, limit_s: float) -> None:
-        """Tell the last position and end in order."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Sent:
-    """A batch in flight."""
-
-    ticket: Ticket
-    anchor: Anchor | None
-    delivery: Delivery
-    count: int
-    transactions: int
-    size_bytes: int
 
 
 class Relay:
@@ -132,19 +82,15 @@ class Relay:
         self._stream = stream
         self._intake = intake
         self._keeper = keeper
-        self._sink = sink
         self._metrics = metrics
-        self._window_bytes = window_bytes
         self._watermark = Watermark(stream.confirmed)
         self._anchor: Anchor | None = None
-        self._in_flight: deque[_Sent] = deque()
-        self._in_flight_bytes = 0
-        self._room = asyncio.Event()
-        self._work = asyncio.Event()
+        self._in_flight = InFlight(
+            sink, metrics, window_bytes=window_bytes, acknowledged=self._acknowledged
+        )
         self._limit: asyncio.Timeout | None = None
         self._due_at: float | None = None
         self._is_stopping = False
-        self._is_pump_done = False
         keeper.confirm = self._stored
 
     @property
@@ -165,7 +111,7 @@ class Relay:
     @property
     def unacknowledged(self) -> int:
         """Events given to the sink of which nothing is known yet."""
-        return sum(sent.count for sent in self._in_flight)
+        return self._in_flight.unacknowledged
 
     @property
     def open_transaction(self) -> Begin | None:
@@ -177,7 +123,7 @@ class Relay:
         self._is_stopping = True
         self._bound(grace_s)
         self._stream.interrupt()
-        self._room.set()
+        self._in_flight.room.set()
 
     def _bound(self, limit_s: float) -> None:
         """Give what is left of the run a limit, unless it has one already."""
@@ -201,13 +147,12 @@ class Relay:
                 asyncio.timeout(None) as self._limit,
                 asyncio.TaskGroup() as group,
             ):
-                settler = group.create_task(self._settle(), name="settler")
+                settler = group.create_task(self._in_flight.settle(), name="settler")
                 keeper = group.create_task(self._keeper.run(), name="keeper")
                 watcher = group.create_task(self._notice_end(), name="stream-watcher")
                 reason = await self._pumped()
                 watcher.cancel()
-                self._is_pump_done = True
-                self._work.set()
+                self._in_flight.close()
                 # Acknowledgements that cannot be told to the server any more are not
                 # worth a long wait: the events come again.
                 self._bound(LOST_GRACE_S if isinstance(reason, StreamLost) else grace_s)
@@ -272,7 +217,7 @@ class Relay:
     async def _notice_end(self) -> None:
         """Wake a pump that waits for room when the stream has ended meanwhile."""
         await self._stream.ended.wait()
-        self._room.set()
+        self._in_flight.room.set()
 
     async def _pump(self) -> None:
         """Turn frames into batches, as they come."""
@@ -301,7 +246,7 @@ class Relay:
 
     def _is_time_to_send(self) -> bool:
         """Tell whether what is gathered may go; if not, have the pump wake up then."""
-        if len(self._in_flight) < FEW:
+        if self._in_flight.is_few:
             return True
         loop = asyncio.get_running_loop()
         if self._due_at is None:
@@ -312,37 +257,19 @@ class Relay:
     async def _send(self) -> None:
         """Hand the batch to the sink, once the window has room for it."""
         self._due_at = None
-        while self._in_flight_bytes >= self._window_bytes:
+        while self._in_flight.is_full:
             if self._stream.failure is not None:
                 raise self._stream.failure
             if self._is_stopping:
                 # Not tracked, so the position stays below it; the next start reads it.
                 return
-            self._room.clear()
-            await self._room.wait()
+            self._in_flight.room.clear()
+            await self._in_flight.room.wait()
         gathered = self._intake.hand_over()
         batch = gathered.batch()
         # Tracked before the sink has it: from here on no offer may pass it.
         ticket = self._watermark.track(batch.end_lsn)
-        self._in_flight_bytes += batch.size_bytes
-        count = len(batch.events)
-        self._metrics.sent(
-            count=count,
-            size_bytes=batch.size_bytes,
-            committed_at_s=gathered.committed_at_us / _US,
-        )
-        delivery = await self._sink.publish(batch)
-        self._in_flight.append(
-            _Sent(
-                ticket=ticket,
-                anchor=gathered.anchor,
-                delivery=delivery,
-                count=count,
-                transactions=gathered.transactions,
-                size_bytes=batch.size_bytes,
-            )
-        )
-        self._work.set()
+        await self._in_flight.send(gathered, batch, ticket)
 
     def _ended(self, end: TransactionEnd) -> None:
         self._stream.received(end.end_lsn)
@@ -374,33 +301,13 @@ class Relay:
             self._stream.confirm(position)
             self._metrics.confirmed(position)
 
-    # -- the settler ------------------------------------------------------------------
-
-    async def _settle(self) -> None:
-        """Await deliveries in order; each moves the watermark."""
-        while True:
-            while self._in_flight:
-                sent = self._in_flight[0]
-                await sent.delivery
-                self._in_flight.popleft()
-                self._in_flight_bytes -= sent.size_bytes
-                self._room.set()
-                if self._due_at is not None and len(self._in_flight) < FEW:
-                    self._stream.interrupt()
-                self._metrics.acknowledged(
-                    count=sent.count,
-                    size_bytes=sent.size_bytes,
-                    transactions=sent.transactions,
-                    now_s=time.time(),
-                )
-                if sent.anchor is not None:
-                    self._anchor = sent.anchor
-                self._watermark.resolve(sent.ticket)
-                self._confirm()
-            if self._is_pump_done:
-                return
-            self._work.clear()
-            await self._work.wait()
+    def _acknowledged(self, ticket: Ticket, anchor: Anchor | None) -> None:
+        if anchor is not None:
+            self._anchor = anchor
+        self._watermark.resolve(ticket)
+        self._confirm()
+        if self._due_at is not None and self._in_flight.is_few:
+            self._stream.interrupt()
 
 
 def _first(group: ExceptionGroup[Exception]) -> Exception:
