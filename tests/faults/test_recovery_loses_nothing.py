@@ -240,4 +240,4 @@ async def test_every_row_arrives_through_a_crash_and_a_prepared_transaction(
 @pytest.mark.slow
 @pytest.mark.timeout(2400)
 async def test_every_row_arrives_through_twenty_lost_slots(recovery: Stage) -> None:
-    await lost_and_found(recovery, 20, 1000)
+    await lost_and_found(recovery, 20, 600)
