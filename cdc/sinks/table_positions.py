@@ -6,6 +6,7 @@ with that database: a restored backup brings an older position along.
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import psycopg
@@ -18,7 +19,7 @@ from slots.connect import address, answer_of, connect, translated
 from slots.errors import PermissionDenied, ServerUnavailable, SlotError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine
+    from collections.abc import Callable, Coroutine, Iterator
     from types import TracebackType
     from typing import Self
 
@@ -31,7 +32,15 @@ TABLE: Final = "walferry_position"
 _NAME: Final = "postgres.position_table"
 _LIMIT_S: Final = 10.0
 _IDLE_BYTES: Final = 16 * 1024 * 1024
-_MISSING: Final = (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName)
+_SETTINGS: Final = """
+SET statement_timeout = '8s';
+SET synchronous_commit = on;
+SET default_transaction_isolation = 'read committed';
+SET default_transaction_read_only = off"""
+"""Against defaults of the role or the database. A write is durable when it returns. It
+waits for its turn behind another one instead of failing. And a server that is kept from
+answering, by a lock for one, ends the statement itself, before we give it up: it would
+not notice that we are gone, and each attempt would leave a session behind."""
 
 _CREATE: Final = """
 CREATE TABLE IF NOT EXISTS {} (
@@ -54,11 +63,19 @@ _GRANT: Final = (
 )
 _COMPARE: Final = "compare it with what `cdc init` makes where there is none"
 _MAKER: Final = "run `cdc init` as an administrator, or as the owner of the schema"
-_HAS_RIGHTS: Final = """
+_ANSWERED: Final = (
+    psycopg.errors.QueryCanceled,
+    psycopg.errors.ReadOnlySqlTransaction,
+)
+_LOCKED: Final = "see who holds the lock: pg_locks, pg_blocking_pids(pid)"
+_STANDBY: Final = "address the primary; during a failover that passes"
+_FIND: Final = """
 SELECT pg_catalog.has_schema_privilege(n.oid, 'USAGE')
        AND pg_catalog.has_table_privilege(c.oid, 'SELECT')
        AND pg_catalog.has_table_privilege(c.oid, 'INSERT')
-       AND pg_catalog.has_table_privilege(c.oid, 'UPDATE')
+       AND pg_catalog.has_table_privilege(c.oid, 'UPDATE') AS is_granted,
+       c.relpersistence = 'p' AS is_kept,
+       pg_catalog.row_security_active(c.oid) AS is_hidden
   FROM pg_catalog.pg_class c
   JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
  WHERE n.nspname = %s AND c.relname = %s"""
@@ -88,6 +105,7 @@ class TablePositions:
         self._target = target
         self._schema = schema
         self._table = sql.Identifier(schema, TABLE)
+        self._place = f"{schema}.{TABLE}"
         self._connection: psycopg.AsyncConnection[TupleRow] | None = None
 
     async def __aenter__(self) -> Self:
@@ -120,35 +138,68 @@ class TablePositions:
         await self._ask(lambda line: self._execute(line, _WRITE, *row))
 
     async def check(self) -> list[Finding]:
-        """Test whether the table is there, has our columns and may be used."""
+        """Test whether the table is there, is what we make, and may be used."""
         try:
-            rows = await self._ask(
-                lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)
-            )
-            if not rows:
+            found = await self._ask(self._find)
+            if not found:
                 return [failure(_NAME, str(self._missing()), "cdc init")]
-            if not rows[0][0]:
-                grant = await self._ask(self._grant)
-                seen = f"table {self._schema}.{TABLE}, which keeps the position, may"
-                return [failure(_NAME, f"{seen} not be read and written", grant)]
+            fault = await self._ask(lambda line: self._fault(line, found[0]))
+            if fault is not None:
+                return [failure(_NAME, f"table {self._place} {fault[0]}", fault[1])]
+            # Planned, not done: that finds the columns and the key.
+            explained = f"EXPLAIN {_WRITE}"
+            await self._ask(lambda line: self._execute(line, explained, "", 0, "{}"))
             await self.read("")
         except SlotError as exc:
-            seen = f"table {self._schema}.{TABLE}: {exc}"
+            seen = f"table {self._place}: {exc}"
             return [failure(_NAME, seen, exc.hint or _COMPARE)]
         finally:
             await self._disconnect()
-        return [ok(_NAME, f"table {self._schema}.{TABLE} keeps the position")]
+        return [ok(_NAME, f"table {self._place} keeps the position")]
 
     async def make(self) -> list[str]:
         """Make the table if it does not exist; say what was made."""
-        if await self._ask(lambda line: _rows(line, _HAS_RIGHTS, self._schema, TABLE)):
+        if await self._ask(self._find):
             return []
         try:
-            await self._ask(lambda line: self._execute(line, _CREATE))
+            await self._ask(self._create)
         except PermissionDenied as exc:
             exc.hint = _MAKER
             raise
-        return [f"table {self._schema}.{TABLE}"]
+        return [f"table {self._place}"]
+
+    async def _find(self, line: psycopg.AsyncConnection[TupleRow]) -> list[TupleRow]:
+        cursor = await line.execute(_FIND, (self._schema, TABLE))
+        return await cursor.fetchall()
+
+    async def _create(self, line: psycopg.AsyncConnection[TupleRow]) -> None:
+        try:
+            await self._execute(line, _CREATE)
+        except psycopg.errors.UniqueViolation:
+            # IF NOT EXISTS does not see what another session is making.
+            await self._execute(line, _CREATE)
+        except psycopg.errors.InvalidSchemaName as exc:
+            schema = sql.Identifier(self._schema).as_string(line)
+            raise RequirementMissing(
+                f"schema {self._schema}, where the position is kept, does not exist",
+                hint=f"CREATE SCHEMA {schema};",
+            ) from exc
+
+    async def _fault(
+        self,
+        line: psycopg.AsyncConnection[TupleRow],
+        found: TupleRow,
+    ) -> tuple[str, str] | None:
+        """Return what is wrong with a table that is there, and the remedy."""
+        is_granted, is_kept, is_hidden = found
+        alter = f"ALTER TABLE {self._table.as_string(line)}"
+        if not is_granted:
+            return "may not be read and written", await self._grant(line)
+        if not is_kept:
+            return "is unlogged: a crash empties it", f"{alter} SET LOGGED;"
+        if is_hidden:
+            return "hides rows from us", f"{alter} DISABLE ROW LEVEL SECURITY;"
+        return None
 
     async def _fetch(
         self, line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
@@ -159,10 +210,7 @@ class TablePositions:
     async def _execute(
         self, line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
     ) -> None:
-        # Durable when it returns, whatever the database's own default is.
-        async with line.transaction():
-            await line.execute("SET LOCAL synchronous_commit = on")
-            await line.execute(sql.SQL(query).format(self._table), given)
+        await line.execute(sql.SQL(query).format(self._table), given)
 
     async def _grant(self, line: psycopg.AsyncConnection[TupleRow]) -> str:
         statement = sql.SQL(_GRANT).format(
@@ -182,9 +230,9 @@ class TablePositions:
         is_old = self._connection is not None and not self._connection.closed
         try:
             return await self._ask_once(question)
-        except ServerUnavailable:
+        except ServerUnavailable as exc:
             await self._disconnect()
-            if not is_old:
+            if not is_old or isinstance(exc.__cause__, _ANSWERED):
                 raise
         return await self._ask_once(question)
 
@@ -194,27 +242,49 @@ class TablePositions:
             [psycopg.AsyncConnection[TupleRow]], Coroutine[Any, Any, Answer]
         ],
     ) -> Answer:
+        where = address(self._target)
         if self._connection is None or self._connection.closed:
-            self._connection = await connect(self._target)
+            self._connection = await self._connect(where)
         line = self._connection
         try:
-            with translated():
-                try:
-                    return await answer_of(
-                        question(line),
-                        line,
-                        limit_s=_LIMIT_S,
-                        where=address(self._target),
-                    )
-                except _MISSING as exc:
-                    raise self._missing() from exc
+            with translated(), self._understood(where):
+                return await answer_of(
+                    question(line), line, limit_s=_LIMIT_S, where=where
+                )
         except PermissionDenied as exc:
             exc.hint = await self._grant(line)
             raise
 
+    async def _connect(self, where: str) -> psycopg.AsyncConnection[TupleRow]:
+        line = await connect(self._target)
+        try:
+            with translated():
+                pinning = line.execute(_SETTINGS)
+                await answer_of(pinning, line, limit_s=_LIMIT_S, where=where)
+        except BaseException:
+            await line.close()
+            raise
+        return line
+
+    @contextmanager
+    def _understood(self, where: str) -> Iterator[None]:
+        """Name what the driver's error alone does not tell."""
+        try:
+            yield
+        except psycopg.errors.UndefinedTable as exc:
+            raise self._missing() from exc
+        except psycopg.errors.QueryCanceled as exc:
+            raise ServerUnavailable(
+                f"{where}: table {self._place} could not be used in time", hint=_LOCKED
+            ) from exc
+        except psycopg.errors.ReadOnlySqlTransaction as exc:
+            raise ServerUnavailable(
+                f"{where}: a standby, which keeps no position", hint=_STANDBY
+            ) from exc
+
     def _missing(self) -> RequirementMissing:
         return RequirementMissing(
-            f"table {self._schema}.{TABLE}, which keeps the position, does not exist",
+            f"table {self._place}, which keeps the position, does not exist",
             hint="cdc init",
         )
 
@@ -222,9 +292,3 @@ class TablePositions:
         connection, self._connection = self._connection, None
         if connection is not None:
             await connection.close()
-
-
-async def _rows(
-    line: psycopg.AsyncConnection[TupleRow], query: str, *given: object
-) -> list[TupleRow]:
-    return await (await line.execute(query.encode(), given)).fetchall()

@@ -13,10 +13,12 @@ from pydantic import SecretStr
 
 from cdc.errors import RequirementMissing
 from cdc.finding import Status
-from cdc.sinks import Kept
+from cdc.sinks import Kept, table_positions
 from cdc.sinks.table_positions import TablePositions
 from slots.connect import Target
 from slots.errors import PermissionDenied, ServerUnavailable, SlotError
+from tests.postgres_source import connect
+from tests.waiting import eventually
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Awaitable, Callable
@@ -126,9 +128,7 @@ async def test_a_write_is_durable_whatever_the_database_says_of_commits(
     database: Source,
 ) -> None:
     """A commit that may still be lost would let the slot pass what is stored."""
-    await database.execute(
-        f'ALTER DATABASE "{database.database}" SET synchronous_commit = off'
-    )
+    await default(database, synchronous_commit="off")
     await database.execute(
         f"CREATE FUNCTION public.told() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN"
         f" NEW.position := jsonb_build_object("
@@ -143,6 +143,76 @@ async def test_a_write_is_durable_whatever_the_database_says_of_commits(
 
     assert seen is not None
     assert orjson.loads(seen.document) == {"was": "on"}
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_database_for_readers_only_keeps_positions_all_the_same(
+    database: Source,
+) -> None:
+    await default(database, default_transaction_read_only="on")
+
+    async with store_of(database) as fresh:
+        await fresh.write(kept(1))
+        assert same(await fresh.read("shop"), kept(1))
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_write_that_waits_for_another_does_not_fail_for_it(
+    database: Source,
+) -> None:
+    """It would where transactions are serializable, and that stops a relay."""
+    await default(database, default_transaction_isolation="serializable")
+
+    async with store_of(database) as first, store_of(database) as second:
+        await first.write(kept(1))
+        blocker = await connect(database.dsn)
+        async with blocker:
+            await blocker.execute("SET default_transaction_isolation='read committed'")
+            async with blocker.transaction():
+                await blocker.execute(f"UPDATE {TABLE} SET stored_at = now()")
+                writing = asyncio.create_task(second.write(kept(2, term=2)))
+                await eventually(lambda: waits_for_a_lock(database))
+        await writing
+
+        assert same(await first.read("shop"), kept(2, term=2))
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_locked_table_is_given_up_by_the_server_itself(
+    database: Source, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each attempt leaves a session that waits, until no more can be had."""
+    shorter = table_positions._SETTINGS.replace("8s", "400ms")
+    monkeypatch.setattr(table_positions, "_SETTINGS", shorter)
+    blocker = await connect(database.dsn)
+    async with blocker, store_of(database) as locked:
+        await locked.write(kept(1))
+        async with blocker.transaction():
+            await blocker.execute(f"LOCK TABLE {TABLE}")
+            for asked in (locked.write(kept(2)), locked.read("shop")):
+                with pytest.raises(ServerUnavailable, match=TABLE) as unavailable:
+                    await asked
+                assert "lock" in unavailable.value.hint
+                assert not await waits_for_a_lock(database)
+
+        await locked.write(kept(3))
+        assert same(await locked.read("shop"), kept(3))
+
+
+async def default(database: Source, **settings: str) -> None:
+    for name, value in settings.items():
+        await database.execute(
+            f"ALTER DATABASE \"{database.database}\" SET {name} = '{value}'"
+        )
+
+
+async def waits_for_a_lock(database: Source) -> bool:
+    return bool(
+        await database.value(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event_type = 'Lock'"
+        )
+    )
 
 
 async def test_a_missing_table_is_named_with_the_command_that_makes_it(
@@ -219,6 +289,113 @@ async def test_a_table_of_somebody_elses_is_no_place_for_positions(
         with pytest.raises(SlotError):
             await store.read("shop")
         assert (await found(store)).status is Status.FAILURE
+
+
+async def test_a_table_without_the_key_or_with_other_columns_is_found_beforehand(
+    database: Source,
+) -> None:
+    """Reading would work, and the first write would not."""
+    columns = "name text, term bigint, position jsonb, stored_at timestamptz"
+    async with store_of(database) as store:
+        for made in (columns, f"{columns} PRIMARY KEY", "name text PRIMARY KEY"):
+            await database.execute(f"CREATE TABLE {TABLE} ({made})")
+
+            one = await found(store)
+
+            assert (one.status, TABLE in one.detail) == (Status.FAILURE, True)
+            await database.execute(f"DROP TABLE {TABLE}")
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_table_that_a_crash_would_empty_is_found_and_mended(
+    database: Source,
+) -> None:
+    await database.execute(f"ALTER TABLE {TABLE} SET UNLOGGED")
+    async with store_of(database) as store:
+        one = await found(store)
+        assert (one.status, "unlogged" in one.detail) == (Status.FAILURE, True)
+
+        await database.execute(one.remedy)
+
+        assert (await found(store)).status is Status.OK
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_table_whose_rows_are_hidden_from_us_is_found_and_mended(
+    database: Source,
+) -> None:
+    role = f"role_{database.slot}"
+    await database.execute(f"ALTER TABLE {TABLE} ENABLE ROW LEVEL SECURITY")
+    await database.execute(f'CREATE ROLE "{role}" LOGIN')
+    try:
+        async with store_of(database, user=role) as limited:
+            await database.execute((await found(limited)).remedy)
+
+            one = await found(limited)
+            assert (one.status, "ROW" in one.remedy) == (Status.FAILURE, True)
+            await database.execute(one.remedy)
+
+            assert (await found(limited)).status is Status.OK
+    finally:
+        await database.execute(f'DROP OWNED BY "{role}"; DROP ROLE "{role}"')
+
+
+@pytest.mark.usefixtures("store")
+async def test_a_check_writes_nothing(database: Source) -> None:
+    async with store_of(database) as store:
+        assert (await found(store)).status is Status.OK
+
+    assert await database.value(f"SELECT count(*) FROM {TABLE}") == 0
+
+
+async def test_several_who_make_the_table_at_once_do_not_fail(
+    database: Source,
+) -> None:
+    stores = [store_of(database) for _ in range(8)]
+    try:
+        await asyncio.gather(*[one.make() for one in stores])
+        await stores[0].write(kept(1))
+    finally:
+        for one in stores:
+            await one.__aexit__(None, None, None)
+
+
+async def test_a_schema_that_is_not_there_is_named_with_its_statement(
+    database: Source,
+) -> None:
+    target = Target(dsn=SecretStr(database.dsn))
+    async with TablePositions(target, 'no "where"') as store:
+        with pytest.raises(RequirementMissing, match="schema no") as missing:
+            await store.make()
+
+        await database.execute(missing.value.hint)
+
+        assert await store.make() == ['table no "where".walferry_position']
+        await store.write(kept(1))
+        assert same(await store.read("shop"), kept(1))
+
+
+async def test_a_standby_keeps_nothing_and_is_waited_for(
+    private_postgres: Callable[..., LocalPostgres],
+    source_of: Callable[..., Awaitable[Source]],
+) -> None:
+    """While roles are changing, the address may lead to the wrong one for a while."""
+    server = private_postgres("18")
+    database = await source_of("18", server=server)
+    async with store_of(database) as primary:
+        await primary.make()
+        await primary.write(kept(1))
+        with await asyncio.to_thread(server.standby) as standby:
+            dsn = SecretStr(standby.dsn(database.database))
+            async with TablePositions(Target(dsn=dsn)) as store:
+                assert same(await store.read("shop"), kept(1))
+                with pytest.raises(ServerUnavailable, match="standby"):
+                    await store.write(kept(2))
+
+                await asyncio.to_thread(standby.promote)
+
+                await store.write(kept(3))
+                assert same(await store.read("shop"), kept(3))
 
 
 async def test_a_connection_that_was_lost_is_opened_again_by_the_next_call(
