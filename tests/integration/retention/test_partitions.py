@@ -124,10 +124,10 @@ async def test_a_row_that_comes_in_before_the_lock_is_seen_behind_it(
 async def test_a_bound_that_is_no_time_drops_nothing(
     source_of: Callable[..., Awaitable[Source]],
 ) -> None:
-    """A number that reads like a day, below a partition by time."""
+    """A text that reads like a day, below a partition by time."""
     source = await source_of("18", "pgoutput")
     await source.execute(
-        "CREATE TABLE outbox (day int NOT NULL, created_at timestamptz NOT NULL)"
+        "CREATE TABLE outbox (day text NOT NULL, created_at timestamptz NOT NULL)"
         " PARTITION BY RANGE (created_at)"
     )
     await source.execute(
@@ -138,7 +138,7 @@ async def test_a_bound_that_is_no_time_drops_nothing(
         "CREATE TABLE outbox_days PARTITION OF outbox_all"
         " FOR VALUES FROM ('19990101') TO ('20010101')"
     )
-    await source.execute("INSERT INTO outbox VALUES (20000101, now())")
+    await source.execute("INSERT INTO outbox VALUES ('20000101', now())")
 
     done = await pruned(source, await certain(source))
 
