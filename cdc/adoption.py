@@ -9,7 +9,12 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc.claim import first_position, stored_position, write_position
+from cdc.claim import (
+    first_position,
+    refuse_standby,
+    stored_position,
+    write_position,
+)
 from cdc.errors import OperatorNeeded, RequirementMissing
 from cdc.leadership import LOCK_PATIENCE_S, lead
 from cdc.position import Cause, Disagreement, agree, continued, mismatch
@@ -96,6 +101,7 @@ async def _case(
             hint="`cdc run` begins where its slot is",
         )
     seen = await see(connection, line, source.wanted)
+    refuse_standby(known, seen)
     found = None
     try:
         agree(known, seen)

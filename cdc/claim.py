@@ -10,9 +10,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from cdc.errors import FirstStart, OperatorNeeded, RequirementMissing
-from cdc.position import Gate, Position, agree, continued, history_end, parse
+from cdc.position import (
+    Gate,
+    Position,
+    agree,
+    continued,
+    history_end,
+    parse,
+    waits_for_promotion,
+)
 from cdc.requirements.history import see
 from cdc.sinks import Kept
+from slots.errors import ServerUnavailable
 from slots.lsn import ZERO
 
 if TYPE_CHECKING:
@@ -84,6 +93,7 @@ async def claim(
         None when nothing is stored and there is no slot to begin with.
 
     Raises:
+        ServerUnavailable: a standby that has yet to be promoted.
         SlotGone, PositionMismatch: see :func:`cdc.position.agree`.
         OperatorNeeded: what is stored cannot be read.
         FirstStart: nothing is stored, and the slot is to be made with a snapshot.
@@ -94,6 +104,7 @@ async def claim(
     seen = await see(connection, line, wanted)
     slot = seen.slot
     if known is not None:
+        refuse_standby(known, seen)
         agree(known, seen)
         position = replace(
             continued(known, seen), slot=wanted.slot, plugin=wanted.plugin
@@ -110,6 +121,17 @@ async def claim(
         return Claim(position=position, gate=None)
     gate = Gate(known, start=start, end_lsn=history_end(known, seen))
     return Claim(position=position, gate=None if gate.is_open else gate)
+
+
+def refuse_standby(known: Position, seen: Seen) -> None:
+    """Raise ServerUnavailable for a standby that has yet to be promoted."""
+    waits = waits_for_promotion(known, seen)
+    if waits:
+        raise ServerUnavailable(
+            f"the server is a standby: it {waits}",
+            hint="it is waited for; to reach the primary, name every host in the DSN"
+            " and target_session_attrs=read-write",
+        )
 
 
 def _first_start(wanted: Wanted, seen: Seen) -> FirstStart | RequirementMissing:

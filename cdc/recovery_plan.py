@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc.claim import first_position, stored_position
+from cdc.claim import first_position, refuse_standby, stored_position
 from cdc.errors import OperatorNeeded, RequirementMissing, SettingsError
 from cdc.position import (
     Disagreement,
@@ -97,6 +97,7 @@ async def plan_recovery(
     seen = await see(connection, line, source.wanted)
     if known is None:
         return _without_position(source, seen, bounds)
+    refuse_standby(known, seen)
     unfinished = known.unfinished
     if unfinished is not None and not bounds:
         bounds = unfinished.bounds

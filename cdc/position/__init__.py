@@ -12,6 +12,7 @@ from cdc.position.agreement import (
     changed_publication,
     continued,
     history_end,
+    waits_for_promotion,
 )
 from cdc.position.causes import (
     Cause,
@@ -57,4 +58,5 @@ __all__ = [
     "read_back_from_ms",
     "sampled",
     "screen",
+    "waits_for_promotion",
 ]

@@ -30,12 +30,14 @@ class SlotSeen:
         confirmed: None while the slot is being made.
         is_lost: its WAL is gone.
         reason: why, in the server's word; empty before Postgres 17.
+        is_copy: a standby's copy of its primary's slot, which nobody can read.
 
     """
 
     confirmed: Lsn | None
     is_lost: bool = False
     reason: str = ""
+    is_copy: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +52,7 @@ class Seen:
         database: the one connected to.
         slot: None when there is none.
         fingerprint: what the publication is made of now.
+        is_standby: it may be promoted any moment.
 
     """
 
@@ -60,6 +63,24 @@ class Seen:
     slot: SlotSeen | None
     switches: Mapping[int, Lsn] = field(default_factory=dict)
     fingerprint: Mapping[str, str] = field(default_factory=dict)
+    is_standby: bool = False
+
+
+def waits_for_promotion(position: Position, seen: Seen) -> str:
+    """Return why this standby cannot be judged yet; empty for a server that can.
+
+    A failover may lead here before it is over. A standby with a slot of its own, which
+    has all that the relay has had, can be streamed from.
+    """
+    if not seen.is_standby or seen.system_id != position.system_id:
+        return ""
+    if seen.wal_position < position.end_lsn:
+        return f"has WAL up to {seen.wal_position}, and {position.end_lsn} is needed"
+    if seen.slot is None:
+        return f"has no slot {position.slot}"
+    if seen.slot.is_copy:
+        return f"has a copy of slot {position.slot}, which cannot be read"
+    return ""
 
 
 def history_end(position: Position, seen: Seen) -> Lsn:

@@ -50,6 +50,8 @@ SELECT 'schema ' || n.nspname, s.oid::text || ':' || s.xmin::text
  WHERE p.pubname = %(publication)s AND n.nspname = ANY (%(schemas)s::text[])
 """
 
+_STANDBY: Final = "SELECT pg_catalog.pg_is_in_recovery()"
+
 # The snapshot is taken before the insert position is read, and after the statement's
 # timestamp: what each of them promises holds in this order only.
 _SAMPLE: Final = """
@@ -77,23 +79,27 @@ async def see(
     with translated():
         system = await _row(line, "IDENTIFY_SYSTEM")
         timeline = int(system[1])
+        (is_standby,) = await _row(connection, _STANDBY)
         slot = await get_slot(connection, wanted.slot)
         return Seen(
             system_id=str(system[0]),
             timeline=timeline,
             wal_position=Lsn.parse(system[2]),
             database=str(system[3]),
-            slot=None if slot is None else _seen(slot),
+            slot=None if slot is None else _seen(slot, is_standby=is_standby),
             switches=await _switches(line, timeline),
             fingerprint=await fingerprint(connection, wanted),
+            is_standby=is_standby,
         )
 
 
-def _seen(slot: Slot) -> SlotSeen:
+def _seen(slot: Slot, *, is_standby: bool) -> SlotSeen:
     return SlotSeen(
         confirmed=slot.confirmed_flush_lsn,
         is_lost=slot.is_lost,
         reason=slot.invalidation_reason or "",
+        # A promoted server still says of its slots that they were synced.
+        is_copy=bool(slot.synced) and is_standby,
     )
 
 

@@ -23,6 +23,7 @@ from cdc.position import (
     continued,
     history_end,
     screen,
+    waits_for_promotion,
 )
 from slots.lsn import Lsn
 from tests.unit.cdc.relay_parts import stored_position
@@ -136,6 +137,28 @@ def test_a_slot_that_a_promoted_standby_never_had_is_no_drop() -> None:
     assert found.cause is Cause.DROPPED
     assert "(a standby without it was promoted, to timeline 2)" in str(found)
     assert "promoted" not in str(disagreement(position(), seen(slot=None)))
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"wal_position": Lsn(999)}, "WAL up to"),
+        ({"slot": None}, "no slot walferry"),
+        ({"slot": SlotSeen(confirmed=Lsn(9), is_copy=True)}, "cannot be read"),
+    ],
+)
+def test_a_standby_is_waited_for_until_it_can_be_judged(
+    changes: dict[str, Any], said: str
+) -> None:
+    assert said in waits_for_promotion(position(), seen(is_standby=True, **changes))
+    # Promoted, it is judged; so is a standby of another cluster.
+    assert waits_for_promotion(position(), seen(**changes)) == ""
+    foreign = seen(is_standby=True, system_id="2", **changes)
+    assert waits_for_promotion(position(), foreign) == ""
+
+
+def test_a_standby_with_a_slot_of_its_own_is_not_waited_for() -> None:
+    assert waits_for_promotion(position(), seen(is_standby=True)) == ""
 
 
 def test_before_the_first_event_any_switch_is_accepted() -> None:
