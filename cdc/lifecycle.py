@@ -71,7 +71,9 @@ MOVES: dict[State, frozenset[State]] = {
     State.RETRYING: frozenset({State.STARTING, State.RESNAPSHOT, State.STOPPED}),
     State.STUCK: frozenset({State.STARTING, State.STOPPED}),
     State.DRAINING: frozenset({State.STOPPED}),
-    **dict.fromkeys(OPERATOR, OPERATOR | {State.STREAMING, State.STOPPED}),
+    **dict.fromkeys(
+        OPERATOR, OPERATOR | {State.STREAMING, State.RESNAPSHOT, State.STOPPED}
+    ),
     State.STOPPED: frozenset(),
 }
 

@@ -192,7 +192,7 @@ async def test_where_an_operator_decides_it_parks_if_it_can_be_seen() -> None:
     subject = supervised(Script((False, SlotLost("slot s is lost"))), patience)
     run = asyncio.create_task(subject.run())
 
-    await eventually(lambda: subject.state is State.PARKED)
+    await eventually(lambda: subject.state is State.SLOT_LOST)
     assert subject.reason == "slot s is lost"
     subject.stop()
 
