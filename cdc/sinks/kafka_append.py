@@ -82,7 +82,13 @@ async def append(
 
 async def _answered(answer: asyncio.Future[Any], deadline: float) -> None:
     """Return when the broker has acknowledged; raise what it says instead."""
-    # A shield that is given up looks at what comes later, or the event loop would
-    # complain of a failure that nobody has asked for.
+    # Whoever leaves a shield leaves what comes later without a look, and the event loop
+    # complains of a failure that nobody has asked for.
+    answer.add_done_callback(_looked_at)
     async with asyncio.timeout_at(deadline):
         await asyncio.shield(answer)
+
+
+def _looked_at(answer: asyncio.Future[Any]) -> None:
+    if not answer.cancelled():
+        answer.exception()

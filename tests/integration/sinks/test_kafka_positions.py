@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -214,6 +215,26 @@ async def test_a_write_that_was_left_is_followed_by_one_of_another_producer(
         await store.write(Kept("shop", 1, document(3)))
         assert await store.read("shop") == Kept("shop", 1, document(3))
     assert writing.cancelled()
+
+
+async def test_a_write_that_was_left_leaves_no_failure_behind_that_nobody_sees(
+    kafka_proxy: Proxy, topics: Topics, topic: str
+) -> None:
+    """A relay that is told to stop leaves the write that is under way."""
+    complaints: list[dict[str, Any]] = []
+    loop = asyncio.get_running_loop()
+    loop.set_exception_handler(lambda _loop, context: complaints.append(context))
+    await topics.create(topic, configs=COMPACTED)
+    async with KafkaPositions(options(kafka_proxy.address), topic) as store:
+        await store.write(Kept("shop", 1, document(1)))
+        kafka_proxy.stall()
+        writing = asyncio.create_task(store.write(Kept("shop", 1, document(2))))
+        await asyncio.wait([writing], timeout=0.2)
+        writing.cancel()
+        await asyncio.wait([writing])
+    del writing
+    gc.collect()
+    assert complaints == []
 
 
 async def test_reading_beside_a_silent_broker_ends_in_bounded_time(
