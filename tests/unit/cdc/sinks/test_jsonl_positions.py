@@ -192,13 +192,14 @@ async def test_a_write_that_was_given_up_never_replaces_a_later_one(
     syncing, go_on = threading.Event(), threading.Event()
     sync = os.fsync
 
-    def slow(descriptor: int) -> None:
-        syncing.set()
-        go_on.wait(10)
+    def slow_at_first(descriptor: int) -> None:
+        if not syncing.is_set():
+            syncing.set()
+            go_on.wait(10)
         sync(descriptor)
 
     store = SidecarPositions(str(events))
-    monkeypatch.setattr(os, "fsync", slow)
+    monkeypatch.setattr(os, "fsync", slow_at_first)
     writing = asyncio.create_task(store.write(kept(1)))
     await eventually(syncing.is_set, what="the disk is asked")
 
