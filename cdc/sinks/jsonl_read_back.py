@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -51,7 +52,8 @@ class JsonlReadBack:
             if file is None:
                 return
             with file:
-                while lines := await asyncio.to_thread(file.readlines, _PIECE_BYTES):
+                end = await asyncio.to_thread(_durable_end, file)
+                while lines := await asyncio.to_thread(_lines_before, end, file):
                     found = [_id_of(line, topic, since_ms) for line in lines]
                     yield [event_id for event_id in found if event_id is not None]
         except OSError as exc:
@@ -67,6 +69,21 @@ def _open(path: Path) -> BinaryIO | None:
     # Opening a pipe or a terminal would wait for somebody who writes to it; a folder
     # is a mistake that opening it tells.
     return path.open("rb") if path.is_file() or path.is_dir() else None
+
+
+def _durable_end(file: BinaryIO) -> int:
+    """Return where the file ends, once everything before is on the disk.
+
+    A process that was killed may have left lines in memory only. What is told as held
+    is not written again, so it must not be lost with the machine either.
+    """
+    end = os.fstat(file.fileno()).st_size
+    os.fdatasync(file.fileno())
+    return end
+
+
+def _lines_before(end: int, file: BinaryIO) -> list[bytes]:
+    return file.readlines(_PIECE_BYTES) if file.tell() < end else []
 
 
 def _id_of(line: bytes, topic: str, since_ms: int) -> str | None:

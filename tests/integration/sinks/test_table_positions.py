@@ -13,11 +13,14 @@ from pydantic import SecretStr
 
 from cdc.errors import RequirementMissing
 from cdc.finding import Status
+from cdc.position import Anchor, Overlap, Sample, Unfinished, parse
 from cdc.sinks import Kept, table_positions
 from cdc.sinks.table_positions import TablePositions
 from slots.connect import Target
 from slots.errors import PermissionDenied, ServerUnavailable, SlotError
+from slots.lsn import Lsn
 from tests.postgres_source import connect
+from tests.unit.cdc.position.positions import position
 from tests.waiting import eventually
 
 if TYPE_CHECKING:
@@ -93,6 +96,31 @@ async def test_no_number_of_a_document_is_rounded(store: TablePositions) -> None
 
     assert seen is not None
     assert orjson.loads(seen.document) == document
+
+
+async def test_a_position_with_everything_in_it_survives_being_stored(
+    store: TablePositions,
+) -> None:
+    """A table of JSON keeps no order, no spaces and no member twice."""
+    text = "größe 😀 '\"\\\n{}%s\x01"
+    wanted = position(
+        (1 << 64) - 1,
+        name=text,
+        anchor=Anchor(Lsn(990), 740, 1_700_000_000_000_000, text),
+        horizon=1 << 63,
+        samples=tuple(Sample(n, n + 1, Lsn(n), 1 << 62) for n in range(24)),
+        fingerprint={text: text, "b": "", "a": "1"},
+        unfinished=Unfinished(run_id="r", bounds={"since": text}, began_at_ms=7),
+        overlap=Overlap("739:745:740,741", Lsn(1200)),
+        doubt=text,
+        recovered=("dropped:", ""),
+    )
+    await store.write(Kept(text, wanted.term, wanted.document()))
+
+    seen = await store.read(text)
+
+    assert seen is not None
+    assert parse(seen.document) == wanted
 
 
 async def test_a_relay_that_wakes_up_late_moves_nothing(
@@ -179,13 +207,17 @@ async def test_a_write_that_waits_for_another_does_not_fail_for_it(
 
 @pytest.mark.usefixtures("store")
 async def test_a_locked_table_is_given_up_by_the_server_itself(
-    database: Source, monkeypatch: pytest.MonkeyPatch
+    database: Source,
+    proxy: Callable[..., Awaitable[Proxy]],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else each attempt leaves a session that waits, until no more can be had."""
+    between = await proxy(*database.host_and_port)
     shorter = table_positions._SETTINGS.replace("8s", "400ms")
     monkeypatch.setattr(table_positions, "_SETTINGS", shorter)
     blocker = await connect(database.dsn)
-    async with blocker, store_of(database) as locked:
+    dsn = SecretStr(database.dsn_through(between))
+    async with blocker, TablePositions(Target(dsn=dsn)) as locked:
         await locked.write(kept(1))
         async with blocker.transaction():
             await blocker.execute(f"LOCK TABLE {TABLE}")
@@ -194,6 +226,7 @@ async def test_a_locked_table_is_given_up_by_the_server_itself(
                     await asked
                 assert "lock" in unavailable.value.hint
                 assert not await waits_for_a_lock(database)
+            assert between.accepted == 2  # one for each call, and none to try again
 
         await locked.write(kept(3))
         assert same(await locked.read("shop"), kept(3))
@@ -348,16 +381,22 @@ async def test_a_check_writes_nothing(database: Source) -> None:
     assert await database.value(f"SELECT count(*) FROM {TABLE}") == 0
 
 
-async def test_several_who_make_the_table_at_once_do_not_fail(
+async def test_who_makes_the_table_just_after_somebody_else_does_not_fail(
     database: Source,
 ) -> None:
-    stores = [store_of(database) for _ in range(8)]
-    try:
-        await asyncio.gather(*[one.make() for one in stores])
-        await stores[0].write(kept(1))
-    finally:
-        for one in stores:
-            await one.__aexit__(None, None, None)
+    """IF NOT EXISTS sees no table, waits for the other one, and is refused."""
+    other = await connect(database.dsn)
+    async with other, store_of(database) as store:
+        async with other.transaction():
+            await other.execute(
+                f"CREATE TABLE {TABLE} (name text PRIMARY KEY, term bigint,"
+                " position jsonb, stored_at timestamptz)"
+            )
+            making = asyncio.create_task(store.make())
+            await eventually(lambda: waits_for_a_lock(database))
+        await making
+
+        await store.write(kept(1))
 
 
 async def test_a_schema_that_is_not_there_is_named_with_its_statement(

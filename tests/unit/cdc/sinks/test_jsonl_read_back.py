@@ -84,6 +84,42 @@ async def test_a_torn_last_line_is_no_event(path: Path) -> None:
         await publish(path)
 
 
+async def test_what_is_told_is_on_the_disk(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody writes it again, and the writer may have died before it was."""
+    await publish(path, event("1"))
+    synced: list[int] = []
+    sync = os.fdatasync
+
+    def watched(descriptor: int) -> None:
+        sync(descriptor)
+        synced.append(os.fstat(descriptor).st_ino)
+
+    monkeypatch.setattr(os, "fdatasync", watched)
+
+    async with JsonlReadBack(str(path)) as read_back:
+        async for ids in read_back.ids("orders", since_ms=0):
+            assert ids == ["1"]
+            assert synced == [path.stat().st_ino]
+
+
+async def test_a_file_that_grows_meanwhile_is_read_to_where_it_ended(
+    path: Path,
+) -> None:
+    """Else a reader that is no faster than the writer would never come to an end."""
+    await publish(path, *[event("x" * 1000) for _ in range(3000)])
+
+    pieces = 0
+    async with JsonlReadBack(str(path)) as read_back:
+        async for ids in read_back.ids("orders", since_ms=0):
+            pieces += 1
+            assert pieces < 10
+            await publish(path, *[event("y" * 1000) for _ in ids])
+
+    assert pieces > 1
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -115,7 +151,7 @@ async def test_a_file_of_any_size_is_read_in_little_memory(path: Path) -> None:
         {"id": "x" * 36, "topic": "orders", "value": "v" * 600, "timestamp_ms": 5}
     )
     with path.open("wb") as file:
-        file.write((line + b"\n") * 40_000)
+        file.write((line + b"\n") * 100_000)
 
     tracemalloc.start()
     count = 0
@@ -125,5 +161,5 @@ async def test_a_file_of_any_size_is_read_in_little_memory(path: Path) -> None:
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
 
-    assert count == 40_000
+    assert count == 100_000
     assert peak < 8 << 20
