@@ -151,10 +151,12 @@ class Producer:
         for request in self._requests:
             request.cancel()
         self._accumulator.fail_all(KafkaError("the producer has been given up"))
+        for batch in self._accumulator._pending_batches:  # noqa: SLF001
+            _look_at(batch.future)
         for batches in self._accumulator._batches.values():  # noqa: SLF001
             for batch in batches:
-                # Nobody may be waiting for it; without a look the event loop complains.
-                batch._drain_waiter.exception()  # noqa: SLF001
+                _look_at(batch.future)
+                _look_at(batch._drain_waiter)  # noqa: SLF001
                 if batch.retry_count:
                     # Queued again after a request without an answer, and still to be
                     # struck off the list of those on their way, which it has left.
@@ -200,6 +202,12 @@ class Producer:
                 self._requests.discard(task)
 
         self._sender._send_produce_req = tracked  # noqa: SLF001
+
+
+def _look_at(future: asyncio.Future[Any]) -> None:
+    """Look at a failure that nobody may be waiting for, or the loop complains of it."""
+    if future.done() and not future.cancelled():
+        future.exception()
 
 
 async def why_unreachable(options: KafkaOptions) -> CdcError | None:
