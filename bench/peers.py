@@ -45,12 +45,12 @@ async def peers(session: Session) -> None:
             report.version("Debezium", DEBEZIUM)
             report.version("Kafka Connect", CONNECT)
         except RequirementMissing as exc:
-            report.say(f"without Debezium: {exc} -> {exc.hint}")
+            report.left_out(f"Debezium: {exc} -> {exc.hint}")
         try:
             walbox.append(Walbox(session.options.walbox_python))
             report.version("walbox", WALBOX)
         except RequirementMissing as exc:
-            report.say(f"without walbox: {exc} -> {exc.hint}")
+            report.left_out(f"walbox: {exc} -> {exc.hint}")
         async with Source("18", session.broker.address) as source:
             report.version("Postgres 18", source.release)
             await _catch_up(session, source, debezium, walbox)

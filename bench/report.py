@@ -40,6 +40,7 @@ class Report:
         self._panels: list[Sequence[Panel]] = []
         self._readings: dict[str, list[Any]] = {}
         self._failures: list[str] = []
+        self._left_out: list[str] = []
         folder.mkdir(parents=True, exist_ok=True)
         self.say(sentence(facts))
 
@@ -85,12 +86,19 @@ class Report:
         self.say(f"FAILED: {what}")
         self.write()
 
+    def left_out(self, what: str) -> None:
+        """Note what cannot be had on this machine, and why; that is no failure."""
+        self._left_out.append(what)
+        self.say(f"left out: {what}")
+        self.write()
+
     def write(self) -> None:
         """Write the three files, each whole before it takes its name."""
         self._put("report.md", self._markdown())
         document = {
             "machine": self._facts,
             "failures": self._failures,
+            "left_out": self._left_out,
             "tables": self._tables,
             "readings": self._readings,
         }
@@ -107,9 +115,13 @@ class Report:
         if self._panels:
             parts.append("![rate and memory over time](rates.svg)\n")
         parts += [table.as_markdown() for table in self._tables if table.rows]
-        if self._failures:
-            parts.append("## Not measured\n")
-            parts += [f"- {failure}" for failure in self._failures]
+        for heading, lines in (
+            ("Not measured", self._failures),
+            ("Left out", self._left_out),
+        ):
+            if lines:
+                parts.append(f"## {heading}\n")
+                parts += [f"- {line}" for line in lines]
         return ("\n".join(parts) + "\n").encode()
 
     def _put(self, name: str, content: bytes) -> None:

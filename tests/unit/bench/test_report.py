@@ -61,6 +61,16 @@ def test_what_could_not_be_measured_is_said_everywhere(
     assert stored(tmp_path)["failures"] == ["walbox: no Python"]
 
 
+def test_what_cannot_be_had_here_is_said_and_no_failure(tmp_path: Path) -> None:
+    report = Report(tmp_path, machine())
+
+    report.left_out("walbox: needs Python 3.13")
+
+    assert not report.has_failures
+    assert "## Left out\n\n- walbox: needs" in (tmp_path / "report.md").read_text()
+    assert stored(tmp_path)["left_out"] == ["walbox: needs Python 3.13"]
+
+
 def test_the_picture_is_written_once_there_is_one(tmp_path: Path) -> None:
     report = Report(tmp_path, machine())
     report.write()
