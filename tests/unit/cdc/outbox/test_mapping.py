@@ -281,3 +281,19 @@ def test_a_million_topics_do_not_stay_in_memory() -> None:
         assert event.topic == f"outbox.event.t{number}"
 
     assert len(binding._topics) <= 4096
+
+
+def test_a_topic_of_two_columns_is_found_again_by_both() -> None:
+    """One column's value alone is no topic, even where it is the row's last."""
+    relation, _ = columns(
+        id=b"1", aggregateid=b"k", type=b"x", payload=b"{}", region=b"eu"
+    )
+    mapping = replace(PLAIN, topic=Template.parse("{type}.{region}"))
+    binding = mapping.bind(relation, OUTBOX)
+    topics = [
+        binding.event(
+            Row(BEGUN, 0, True, relation, (b"1", b"k", kind, b"{}", region))  # noqa: FBT003
+        ).topic
+        for kind, region in [(b"a", b"eu"), (b"a", b"us"), (b"b", b"eu"), (b"a", b"eu")]
+    ]
+    assert topics == ["a.eu", "a.us", "b.eu", "a.eu"]
