@@ -154,7 +154,7 @@ def test_a_database_that_makes_tables_all_day_does_not_fill_memory() -> None:
     for number in range(wal2json._MAX_RELATIONS + 10):
         decoder.decode(messages.json_insert("s", f"t{number}", [("a", 25, "null")]))
 
-    assert len(decoder._relations) <= wal2json._MAX_RELATIONS
+    assert len(decoder._layouts) <= wal2json._MAX_RELATIONS
 
 
 def test_begin_and_commit_carry_the_positions() -> None:
