@@ -181,6 +181,24 @@ async def test_a_table_that_is_outside_the_publication_ends_the_relay(
     assert "taken out and put back" in await shop.refuses()
 
 
+@pytest.mark.parametrize(
+    "gap", ["table taken out and put back", "publication made again"]
+)
+async def test_a_start_in_the_middle_of_a_gap_does_not_hide_it(
+    shop: FileRelay, gap: str
+) -> None:
+    """It is refused, as often as it is tried; what it saw is not how it ought to be."""
+    leave, come_back = GAPS[gap]
+    await shop.run_once()
+    await execute(shop.source, *leave)
+    for _ in range(2):
+        async with shop.process(with_http=False) as relay:
+            assert await relay.exited() == 3
+    await execute(shop.source, INSERT, *come_back)
+
+    assert "taken out and put back" in await shop.refuses()
+
+
 HARMLESS = {
     "another table is published": [
         "CREATE TABLE other (i int PRIMARY KEY)",
