@@ -110,7 +110,7 @@ async def plan_recovery(
         position=position,
         bounds=Bounds(horizon=horizon, since=since),
         bounds_given=bounds,
-        read_back_from_ms=_read_back_from(position, bounds, horizon, since),
+        read_back_from_ms=_read_back_from(position, horizon, since),
         lost_from=None if doubt else known.end_lsn,
         is_ours=unfinished is not None,
     )
@@ -235,14 +235,7 @@ def _bounds_of(
     return horizon, None
 
 
-def _read_back_from(
-    known: Position,
-    bounds: Mapping[str, str],
-    horizon: int | None,
-    since: Since | None,
-) -> int:
-    if FIRST in bounds:
-        return known.unfinished.began_at_ms if known.unfinished else 0
+def _read_back_from(known: Position, horizon: int | None, since: Since | None) -> int:
     if horizon is not None:
         return max(0, read_back_from_ms(known, horizon) - _SKEW_MS)
     return _since_ms(since)

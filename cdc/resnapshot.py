@@ -199,8 +199,11 @@ class Resnapshot:
             return await self._publish(plan, snapshot, sink=None, run_id="dry-run")
 
     async def _carry(self, plan: Plan, connection: AsyncConnection[TupleRow]) -> Report:
+        # Before a word is stored: who goes on with an attempt need not be told again.
+        is_there = await self._let_go(plan, connection)
         run_id, position = await self._begin(plan)
-        await self._drop(plan, connection)
+        if is_there:
+            await drop_slot(connection, self._source.wanted.slot)
         now_ms = time.time_ns() // _NS_PER_MS
         async with await connect(self._source.target, replication=True) as exporter:
             begins_at, name = await make_slot(
@@ -246,11 +249,16 @@ class Resnapshot:
         )
         return begun.run_id, await write_position(self._store, position)
 
-    async def _drop(self, plan: Plan, connection: AsyncConnection[TupleRow]) -> None:
-        """Drop the slot that is there, once nobody streams from it.
+    async def _let_go(self, plan: Plan, connection: AsyncConnection[TupleRow]) -> bool:
+        """Tell whether there is a slot to drop, once nobody streams from it.
 
         What a killed attempt was making is in use until the server notices, and it does
         not while it waits for open transactions.
+
+        Raises:
+            OperatorNeeded: nobody has said that it may be dropped.
+            SlotBusy: it stays in use.
+
         """
         name = self._source.wanted.slot
         patience_s = self._request.slot_timeout_s if plan.is_ours else LOCK_PATIENCE_S
@@ -258,14 +266,14 @@ class Resnapshot:
         while (slot := await get_slot(connection, name)) is not None:
             plan.refuse_drop(told=self._request.may_drop)
             if not slot.active:
-                await drop_slot(connection, name)
-            elif time.monotonic() >= deadline:
+                return True
+            if time.monotonic() >= deadline:
                 raise SlotBusy(
                     f"slot {name} is in use by pid {slot.active_pid}",
                     hint="stop who streams from it, then go on with: cdc resnapshot",
                 )
-            else:
-                await asyncio.sleep(_PAUSE_S)
+            await asyncio.sleep(_PAUSE_S)
+        return False
 
     async def _publish(
         self, plan: Plan, snapshot: Snapshot, *, sink: Sink | None, run_id: str

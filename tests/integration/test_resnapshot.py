@@ -132,10 +132,11 @@ async def test_a_slot_that_is_there_is_dropped_only_when_told(outbox: Source) ->
     await streamed(outbox, relay, sink, store)
     row = await outbox.slot_row()
 
-    with pytest.raises(OperatorNeeded) as refused:
-        await resnapshot_of(relay, sink, store, may_drop=False).run()
+    for _ in range(2):  # a refusal is no word
+        with pytest.raises(OperatorNeeded) as refused:
+            await resnapshot_of(relay, sink, store, may_drop=False).run()
+        assert "--yes" in refused.value.hint
 
-    assert "--yes" in refused.value.hint
     assert await outbox.slot_row() == row
 
 
