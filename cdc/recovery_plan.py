@@ -19,6 +19,7 @@ from cdc.proof import contradiction, has_witness
 from cdc.requirements.history import see
 from cdc.requirements.tables import read_tables
 from cdc.snapshot import Bounds, Since, open_snapshot, parse_since
+from slots.connect import translated
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 _SKEW_MS = 300_000
 """Clocks of the server and of the brokers may differ by so much."""
 
+_IS_UUID = """
+SELECT a.atttypid = 'pg_catalog.uuid'::pg_catalog.regtype
+  FROM pg_catalog.pg_attribute a
+  JOIN pg_catalog.pg_class c ON c.oid = a.attrelid
+  JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+ WHERE n.nspname = %s AND c.relname = %s AND a.attname = %s
+"""
+
 FIRST = "first"
 """The bounds of a first start: every row there is."""
 
@@ -50,6 +59,9 @@ class Plan:
         read_back_from_ms: what the sink held before this time need not be read.
         lost_from: where the old slot was left, None on another history.
         is_ours: the slot was made by a resnapshot that was cut off.
+        ids_are_unique: an id tells the row, whatever table it is of. Where several
+            tables may have the same one, what the sink holds says nothing of a row:
+            every candidate is published then.
 
     """
 
@@ -59,6 +71,7 @@ class Plan:
     read_back_from_ms: int
     lost_from: Lsn | None
     is_ours: bool
+    ids_are_unique: bool = True
 
     def refuse_drop(self, *, told: bool) -> None:
         """Raise OperatorNeeded when the slot may not be dropped."""
@@ -96,7 +109,9 @@ async def plan_recovery(
     known = await stored_position(store, source.name)
     seen = await see(connection, line, source.wanted)
     if known is None:
-        return _without_position(source, seen, bounds)
+        plan = _without_position(source, seen, bounds)
+        unique = await _ids_are_unique(connection, source)
+        return replace(plan, ids_are_unique=unique)
     refuse_standby(known, seen)
     unfinished = known.unfinished
     if unfinished is not None and not bounds:
@@ -113,6 +128,7 @@ async def plan_recovery(
         read_back_from_ms=_read_back_from(position, horizon, since),
         lost_from=None if doubt else known.end_lsn,
         is_ours=unfinished is not None,
+        ids_are_unique=await _ids_are_unique(connection, source),
     )
 
 
@@ -181,6 +197,23 @@ async def _id_columns(
         for name in source.mapping.columns.id
         if name in table.columns
     ]
+
+
+async def _ids_are_unique(
+    connection: AsyncConnection[TupleRow], source: Source
+) -> bool:
+    """Tell whether only one table can have an id: it is alone, or they are uuids."""
+    if len(source.wanted.tables) == 1:
+        return True
+    for table, name in await _id_columns(connection, source):
+        with translated():
+            cursor = await connection.execute(
+                _IS_UUID, [table.schema, table.name, name]
+            )
+            row = await cursor.fetchone()
+        if row is None or not row[0]:
+            return False
+    return True
 
 
 async def _has_older_rows(

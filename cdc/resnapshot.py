@@ -281,10 +281,11 @@ class Resnapshot:
         source = self._source
         began_at = time.monotonic()
         async with AsyncExitStack() as stack:
-            if self._read_back is not None:
-                await stack.enter_async_context(self._read_back)
+            read_back = self._read_back if plan.ids_are_unique else None
+            if read_back is not None:
+                await stack.enter_async_context(read_back)
             known = stack.enter_context(
-                KnownIds(self._read_back, since_ms=plan.read_back_from_ms)
+                KnownIds(read_back, since_ms=plan.read_back_from_ms)
             )
             republisher = Republisher(
                 sink, known, window_bytes=source.window_bytes, told=self._told

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cdc.errors import OperatorNeeded, RequirementMissing, SinkUncertain
+from cdc.outbox import Columns, TableName
 from cdc.position import parse
 from cdc.resnapshot import Request, Resnapshot
 from cdc.testing import FaultScript, MemoryPositions, MemorySink
@@ -325,3 +326,34 @@ async def test_where_no_snapshot_can_be_exported_the_overlap_is_dropped(
             await sink.wait_for(await count(source), limit_s=30.0)
             await eventually(lambda: stored(store).overlap is None, 10.0)
     assert sorted(event.event_id for event in sink.events) == sorted(await ids(source))
+
+
+async def test_an_id_that_two_tables_may_have_says_nothing_of_a_row(
+    source: Source,
+) -> None:
+    """The row that is missing has the id of one of another table that is there."""
+    names = ("orders_outbox", "bills_outbox")
+    for name in names:
+        await source.execute(
+            f"CREATE TABLE {name} (id bigserial PRIMARY KEY, aggregatetype text,"
+            " aggregateid text, type text, payload jsonb)"
+        )
+    await source.execute(
+        f"CREATE PUBLICATION {source.publication} FOR TABLE orders_outbox, bills_outbox"
+    )
+    await source.create_slot()
+    tables = tuple(TableName("public", name) for name in names)
+    relay = relay_source(source, tables=tables, columns=Columns())
+    sink, store = MemorySink(), MemoryPositions()
+    insert = (
+        "INSERT INTO {} (aggregatetype, aggregateid, type) VALUES ('order', '{}', 't')"
+    )
+    async with running(relay, sink, store=store):
+        await source.execute(insert.format("orders_outbox", "published"))
+        await sink.wait_for(1)
+    await source.drop_slot()
+    await source.execute(insert.format("bills_outbox", "missed"))
+
+    await resnapshot_of(relay, sink, store).run()
+
+    assert b"missed" in [event.key for event in sink.events]
