@@ -20,6 +20,13 @@ if TYPE_CHECKING:
 FEW: Final = 2
 """So many batches in flight keep a sink busy; with fewer, nothing waits."""
 
+LINGER_S: Final = 0.005
+MOST_S: Final = 0.25
+"""A busy sink is given the next batch after so long for each that is in flight, and
+after so long at most. A batch costs the same whatever is in it, and a broker that takes
+one of each partition at a time never catches up with many small ones. Not until it is
+less busy: what waits for a missing topic is in flight, too."""
+
 _US: Final = 1_000_000
 
 
@@ -78,9 +85,10 @@ class InFlight:
         return self._size_bytes >= self._window_bytes
 
     @property
-    def is_few(self) -> bool:
-        """Whether the sink has less to do than would keep it busy."""
-        return len(self._sent) < FEW
+    def linger_s(self) -> float:
+        """How long the next batch may grow before it is sent; 0 for not at all."""
+        count = len(self._sent)
+        return 0.0 if count < FEW else min(count * LINGER_S, MOST_S)
 
     async def send(
         self, gathered: Gathering, batch: EventBatch, ticket: Ticket

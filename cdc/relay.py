@@ -45,10 +45,6 @@ if TYPE_CHECKING:
 BATCH_BYTES: Final = 1 << 20
 """A batch is what has arrived, cut here so that the window can be kept."""
 
-LINGER_S: Final = 0.005
-"""How long events are gathered while the sink is busy: a batch costs the same whatever
-is in it. Not until it is less busy: what waits for a missing topic is in flight."""
-
 LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
 
@@ -90,6 +86,7 @@ class Relay:
         )
         self._limit: asyncio.Timeout | None = None
         self._due_at: float | None = None
+        self._idle_at = stream.confirmed
         self._is_stopping = False
         keeper.confirm = self._stored
 
@@ -233,7 +230,7 @@ class Relay:
         take = self._intake.take
         for frame in frames:
             if not isinstance(frame, bytes):
-                await self._keepalive(frame)
+                self._keepalive(frame)
                 continue
             taken = take(frame)
             if taken is not None:
@@ -246,11 +243,12 @@ class Relay:
 
     def _is_time_to_send(self) -> bool:
         """Tell whether what is gathered may go; if not, have the pump wake up then."""
-        if self._in_flight.is_few:
+        linger_s = self._in_flight.linger_s
+        if not linger_s:
             return True
         loop = asyncio.get_running_loop()
         if self._due_at is None:
-            self._due_at = loop.time() + LINGER_S
+            self._due_at = loop.time() + linger_s
             loop.call_at(self._due_at, self._stream.interrupt)
         return loop.time() >= self._due_at
 
@@ -269,6 +267,9 @@ class Relay:
         batch = gathered.batch()
         # Tracked before the sink has it: from here on no offer may pass it.
         ticket = self._watermark.track(batch.end_lsn)
+        if self._intake.is_open:
+            # The server had nothing more up to there when these were gathered.
+            self._watermark.offer(self._idle_at)
         await self._in_flight.send(gathered, batch, ticket)
 
     def _ended(self, end: TransactionEnd) -> None:
@@ -276,13 +277,11 @@ class Relay:
         if not end.row_count:
             self._offer(end.end_lsn)
 
-    async def _keepalive(self, frame: Keepalive) -> None:
-        # The server has nothing more at the moment: no reason to gather any longer.
-        if self._intake.gathering:
-            await self._send()
+    def _keepalive(self, frame: Keepalive) -> None:
         # Inside a transaction the position says nothing about its end.
         if self._intake.open_transaction is None:
             self._intake.passed(frame.wal_end)
+            self._idle_at = frame.wal_end
             self._offer(frame.wal_end)
 
     def _offer(self, position: Lsn) -> None:
@@ -306,7 +305,7 @@ class Relay:
             self._anchor = anchor
         self._watermark.resolve(ticket)
         self._confirm()
-        if self._due_at is not None and self._in_flight.is_few:
+        if self._due_at is not None and not self._in_flight.linger_s:
             self._stream.interrupt()
 
 

@@ -212,13 +212,9 @@ async def test_a_lost_stream_ends_the_run_even_while_the_window_is_full() -> Non
     subject = relay(stream, sink, window_bytes=1)
 
     run = asyncio.create_task(subject.run(grace_s=5.0))
-    stream.play(
-        *transaction(1000, relation(), event(1)),
-        keepalive(1048),
-        *transaction(2000, event(2)),
-        received=Lsn(2048),
-    )
+    stream.play(*transaction(1000, relation(), event(1)), received=Lsn(1048))
     await eventually(lambda: subject.unacknowledged == 1)
+    stream.play(*transaction(2000, event(2)), received=Lsn(2048))
     stream.break_off(StreamLost("gone"))
 
     with pytest.raises(StreamLost):
@@ -237,3 +233,24 @@ async def test_what_is_acknowledged_before_a_decoding_failure_is_known() -> None
         await run
 
     assert subject.confirmed == 1048
+
+
+async def test_a_busy_sink_is_given_fewer_and_larger_batches() -> None:
+    """What comes while batches are in flight is gathered, and no keepalive cuts it."""
+    stream, sink = ScriptedStream(), MemorySink(FaultScript(hold={0}))
+    async with running(relay(stream, sink)):
+        stream.play(*transaction(1000, relation(), event(0)), received=Lsn(1048))
+        await eventually(lambda: len(sink._held) == 1)
+        for number in range(1, 200):
+            at = 1000 + 100 * number
+            stream.play(
+                *transaction(at, event(number)),
+                keepalive(at + 50),
+                received=Lsn(at + 50),
+            )
+            await asyncio.sleep(0)
+        await eventually(lambda: sum(len(held[1]) for held in sink._held) == 200)
+        assert len(sink._held) <= 20
+
+        sink.release()
+        await eventually(lambda: stream.confirmed == 1000 + 100 * 199 + 50)
