@@ -14,6 +14,13 @@ def is_passing(exc: Exception) -> bool:
     return isinstance(exc, SlotBusy) or is_retryable
 
 
+def is_same(one: Exception, other: Exception | None) -> bool:
+    """Tell whether an error is no news; its numbers may have grown meanwhile."""
+    if isinstance(one, Disagreement) and isinstance(other, Disagreement):
+        return (one.cause, one.reason) == (other.cause, other.reason)
+    return str(one) == str(other)
+
+
 def state_of(exc: Exception) -> State:
     """Return the state in which an operator's decision is waited for."""
     if isinstance(exc, SlotGone | SlotLost):

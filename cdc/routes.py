@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cdc.wal.changes import Relation
 
 _MAX_REMEMBERED: Final = 4096
+_LAYOUTS_KEPT: Final = 8
 
 
 class Routes:
@@ -78,14 +79,18 @@ class Routes:
     def _forget(self) -> None:
         """Drop what is not ours, and layouts that have been told anew since.
 
-        The row that is held back still needs its own: the newest of its table so far.
+        The row that is held back still needs its own, which is among the newest of its
+        table; not always the newest: wal2json goes back to a layout that returns.
         """
-        newest = {
-            (known.oid, known.schema, known.name): (known, bound)
-            for known, bound in self.bindings.items()
-            if bound
+        kept: dict[object, list[Relation]] = {}
+        for known, bound in self.bindings.items():
+            if bound:
+                kept.setdefault((known.oid, known.schema, known.name), []).append(known)
+        self.bindings = {
+            known: self.bindings[known]
+            for layouts in kept.values()
+            for known in layouts[-_LAYOUTS_KEPT:]
         }
-        self.bindings = dict(newest.values())
 
     def is_outbox(self, relation: Relation | None) -> bool:
         """Tell whether it is an outbox table, by what is known without asking."""

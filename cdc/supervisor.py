@@ -24,7 +24,7 @@ from cdc.errors import (
     disposition,
     exit_code,
 )
-from cdc.failure import facts_of, is_passing, kind_of, state_of
+from cdc.failure import facts_of, is_passing, is_same, kind_of, state_of
 from cdc.lifecycle import OPERATOR, Repeats, State, delays, move
 from slots.errors import SlotBusy, SlotError
 
@@ -155,7 +155,7 @@ class Supervisor:
     async def _once(self) -> ExitCode | None:
         """Run one session and deal with its end; return an exit code to end with."""
         if self._stopping.is_set():
-            return ExitCode.CLEAN
+            return self._told_to_stop()
         recovering, self._recovering = self._recovering, None
         if recovering is not None:
             self._enter(State.RESNAPSHOT, self.reason)
@@ -171,7 +171,11 @@ class Supervisor:
             self._metrics.forget_in_flight()
         if recovering is not None and not self._stopping.is_set():
             return None
-        return ExitCode.CLEAN
+        return self._told_to_stop()
+
+    def _told_to_stop(self) -> ExitCode:
+        # What was to be decided is not decided, even if it was looking just now.
+        return ExitCode.OPERATOR if self.state in OPERATOR else ExitCode.CLEAN
 
     async def _run_attempt(self, attempt: Attempt) -> None:
         """Run it as a task of its own, so that a second signal can cut it short."""
@@ -227,6 +231,8 @@ class Supervisor:
         code = exit_code(exc, has_streamed=self._has_streamed)
         retryable = disposition(exc, has_streamed=True) is Disposition.RETRY
         _log.warning("stopped", **facts_of(exc))
+        if self.state in OPERATOR:
+            return ExitCode.OPERATOR
         return ExitCode.UNACKNOWLEDGED if retryable else code
 
     async def _wait_for_slot(self, exc: SlotBusy) -> ExitCode | None:
@@ -248,7 +254,7 @@ class Supervisor:
             facts["at"] = place
         if not isinstance(exc, CdcError | SlotError):
             facts["exc_info"] = exc
-        if str(exc) != str(self.failure):
+        if not is_same(exc, self.failure):
             _log.error("giving_up", exit_code=int(code), **facts)
         self.failure = exc
         if code is not ExitCode.OPERATOR:
