@@ -193,6 +193,7 @@ async def _gap(
         slot=slot,
         plugin=source.wanted.plugin,
         end_lsn=max(begins, ZERO),
+        given_up=begins,
         unfinished=None,
     )
     return position, done

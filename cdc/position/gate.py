@@ -4,8 +4,9 @@ The stream starts at the slot's own position, which a restarted server may remem
 an older one. Transactions up to the anchor are repeats and are dropped; the anchor
 itself must be among them, or the history is another one (a volume that was put back
 passes every other check). Between the anchor and the stored position our history had no
-events: one there is a mismatch too. Behind a resnapshot that overlaps with the stream,
-transactions that its snapshot shows are dropped.
+events: one there is a mismatch too, unless an operator has given it up. Behind a
+resnapshot that overlaps with the stream, transactions that its snapshot shows are
+dropped.
 """
 
 from __future__ import annotations
@@ -66,6 +67,8 @@ class Gate:
             return (
                 begun is not None and overlap is not None and overlap.shows(begun.xid)
             )
+        if begun.commit_lsn < self._position.given_up:
+            return True
         raise mismatch(
             self._position,
             Cause.ANCHOR,

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from cdc.position.fields import items, number, text, texts_by_name
-from slots.lsn import Lsn
+from slots.lsn import ZERO, Lsn
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -115,6 +115,8 @@ class Position:
         stored_at_ms: when this was written, milliseconds since 1970.
         unfinished: a resnapshot that has not come to its end.
         overlap: what the stream brings once more behind a resnapshot; None for nothing.
+        given_up: events that commit below it and have not been delivered are not to
+            be; the server may forget that the slot was moved there.
         doubt: why this history may not be ours; empty when nothing speaks against it.
         recovered: causes of slot loss that have been answered automatically.
 
@@ -136,6 +138,7 @@ class Position:
     stored_at_ms: int = 0
     unfinished: Unfinished | None = None
     overlap: Overlap | None = None
+    given_up: Lsn = ZERO
     doubt: str = ""
     recovered: tuple[str, ...] = ()
 
@@ -176,6 +179,7 @@ class Position:
                 },
                 "overlap": self.overlap
                 and [self.overlap.snapshot, str(self.overlap.until)],
+                "given_up": str(self.given_up),
                 "doubt": self.doubt,
                 "recovered": list(self.recovered),
             },
@@ -219,6 +223,7 @@ def _position(found: dict[str, Any]) -> Position:
         stored_at_ms=number(found.get("stored_at_ms", 0)),
         unfinished=_unfinished(found.get("unfinished")),
         overlap=_overlap(found.get("overlap")),
+        given_up=Lsn.parse(found.get("given_up", "0/0")),
         doubt=text(found.get("doubt", "")),
         recovered=tuple(text(one) for one in items(found.get("recovered", []))),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import pytest
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
     from pathlib import Path
 
+    from cdc.local import LocalPostgres
     from tests.postgres_source import Source
 
 
@@ -231,3 +233,27 @@ async def test_an_automatic_answer_is_counted_anew_after_it(shop: FileRelay) -> 
     assert "made anew" in out
     assert shop.position().recovered == ()
     await shop.run_once()
+
+
+@pytest.mark.parametrize("major", ["15", "18"])
+async def test_a_gap_given_up_survives_a_crash_of_the_server(
+    source_of: Callable[..., Awaitable[Source]],
+    private_postgres: Callable[..., LocalPostgres],
+    tmp_path: Path,
+    major: str,
+) -> None:
+    """The slot is taken back by a crash: what was given up comes by, and is dropped."""
+    source = await source_of(major, "pgoutput", server=private_postgres(major))
+    await source.create_outbox()
+    shop = FileRelay(source=source, path=tmp_path / "events")
+    await shop.run_once()
+    given = await source.insert_event(key="given up")
+    await adopted(shop, "--accept-gap", str(await wal_end(shop)))
+    await source.disconnect()
+    await asyncio.to_thread(source.server.restart, "immediate")
+
+    async with shop.process(with_http=False) as relay:
+        await relay.logged(event="state", state="streaming")
+        await shop.has(await source.insert_event(key="after"))
+        assert await relay.stop() == 0
+    assert given not in shop.ids()

@@ -48,6 +48,7 @@ positions = st.builds(
         began_at_ms=numbers,
     ),
     overlap=st.none() | st.builds(Overlap, snapshots, lsns),
+    given_up=lsns,
     doubt=texts,
     recovered=st.lists(texts, max_size=2).map(tuple),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -104,6 +105,17 @@ def test_events_between_anchor_and_stored_position_are_a_mismatch() -> None:
     passes(gate, Transaction(120, 8, has_rows=False))
     with pytest.raises(PositionMismatch, match="has never had"):
         passes(gate, Transaction(140, 9, has_rows=True))
+
+
+def test_what_an_operator_has_given_up_is_dropped_and_no_mismatch() -> None:
+    """A server that crashes may forget that the slot was moved past it."""
+    anchor = Transaction(100, 7, has_rows=True)
+    position = position_at(200, anchor)
+    gate = Gate(replace(position, given_up=Lsn(150)), start=Lsn(50), end_lsn=Lsn(200))
+    passes(gate, anchor)
+    assert not passes(gate, Transaction(140, 8, has_rows=True))
+    with pytest.raises(PositionMismatch, match="has never had"):
+        passes(gate, Transaction(150, 9, has_rows=True))
 
 
 def test_it_opens_when_the_stored_position_has_been_passed() -> None:
