@@ -14,7 +14,12 @@ from cdc.cli.showing import (
     print_finding,
     print_json,
 )
-from cdc.cli.starting import run_to_end, set_up_logs_of, settings_in_force
+from cdc.cli.starting import (
+    look_for_cycles_rarely,
+    run_to_end,
+    set_up_logs_of,
+    settings_in_force,
+)
 from cdc.errors import ExitCode
 
 
@@ -86,6 +91,7 @@ def run() -> None:
 
     settings = settings_in_force()
     set_up_logs_of(settings)
+    look_for_cycles_rarely()
     raise typer.Exit(int(run_to_end(run_relay(settings))))
 
 
