@@ -54,7 +54,12 @@ def test_the_end_of_the_story_clears_up(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     folder.mkdir()
     (folder / "file").touch()
-    with start("import time; print('there', flush=True); time.sleep(600)") as server:
+    # Without a core to write, which on a busy machine takes longer than it is given.
+    program = (
+        "import resource, time; resource.setrlimit(resource.RLIMIT_CORE, (0, 0));"
+        " print('there', flush=True); time.sleep(600)"
+    )
+    with start(program) as server:
         story = f"start {server.pid} {int(signal.SIGQUIT)}\nmake {folder}\n"
         subprocess.run(
             [sys.executable, "-I", "-S", watchdog.__file__],
