@@ -177,7 +177,7 @@ class RetentionSettings(Group):
         None, description="off unless set; `cdc prune` does it once"
     )
     interval_s: PositiveSeconds = Field(60.0, description="between two rounds")
-    batch_rows: PositiveInt = Field(1000, description="deleted in one transaction")
+    batch_rows: PositiveInt = Field(100, description="deleted in one transaction")
     age_column: Annotated[str, Field(min_length=1)] = Field(
         "created_at", description="tells a row's age"
     )
