@@ -46,6 +46,7 @@ class PositionKeeper:
         self._anchor = position.anchor
         self._written_at = float("-inf")
         self._changed = asyncio.Event()
+        self._is_closed = False
         self.confirm: Callable[[Lsn], None] = _nobody
 
     @property
@@ -74,9 +75,18 @@ class PositionKeeper:
         """Take a sample along with the next write; it is no reason for one."""
         self._stored = sampled(self._stored, sample)
 
+    def close(self) -> None:
+        """Have :meth:`run` return once the write that is under way is done.
+
+        Cancelled instead, it would cost the store its connection, and the last write
+        a new one.
+        """
+        self._is_closed = True
+        self._changed.set()
+
     async def run(self) -> None:
-        """Store in the pace of the store; raise what the store raises."""
-        while True:
+        """Store in the pace of the store until closed; raise what the store raises."""
+        while not self._is_closed:
             wait_s = self._wait_s()
             if wait_s is not None and wait_s <= 0:
                 await self._write()

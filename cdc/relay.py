@@ -49,7 +49,10 @@ LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
 
 LAST_WRITE_S: Final = 5.0
-"""How long the store is waited for at the end."""
+"""How long the store is waited for at the end of a session that broke off."""
+
+LEAST_WRITE_S: Final = 0.5
+"""And at least, when the grace of a stop is used up."""
 
 
 class Relay:
@@ -145,7 +148,7 @@ class Relay:
                 asyncio.TaskGroup() as group,
             ):
                 settler = group.create_task(self._in_flight.settle(), name="settler")
-                keeper = group.create_task(self._keeper.run(), name="keeper")
+                group.create_task(self._keeper.run(), name="keeper")
                 watcher = group.create_task(self._notice_end(), name="stream-watcher")
                 reason = await self._pumped()
                 watcher.cancel()
@@ -154,35 +157,47 @@ class Relay:
                 # worth a long wait: the events come again.
                 self._bound(LOST_GRACE_S if isinstance(reason, StreamLost) else grace_s)
                 await settler
-                keeper.cancel()
+                self._keeper.close()
         except TimeoutError:
-            reason = reason or self._undelivered(grace_s)
+            reason = reason or self._too_late(grace_s)
         except ExceptionGroup as failed:
             reason = _first(failed)
         finally:
+            last_write_s = self._last_write_s()
             self._limit = None
-        reason = await self._keep_last(reason)
+        reason = await self._keep_last(reason, last_write_s)
         await self._stream.finish(limit_s=max(1.0, grace_s / 2))
         if reason is not None:
             raise reason
 
-    async def _keep_last(self, reason: Exception | None) -> Exception | None:
+    def _last_write_s(self) -> float:
+        """Return how long the store may take: when stopped, what the grace has left."""
+        deadline = None if self._limit is None else self._limit.when()
+        if not self._is_stopping or deadline is None:
+            return LAST_WRITE_S
+        return max(LEAST_WRITE_S, deadline - asyncio.get_running_loop().time())
+
+    async def _keep_last(
+        self, reason: Exception | None, limit_s: float
+    ) -> Exception | None:
         """Store what is acknowledged; return the reason of the end.
 
         A store that fails now is no reason when there is one already: what is not
         stored is delivered again.
         """
         try:
-            async with asyncio.timeout(LAST_WRITE_S):
+            async with asyncio.timeout(limit_s):
                 await self._keeper.finish()
         except TimeoutError:
-            late = f"the position was not stored within {LAST_WRITE_S:g} s"
+            late = f"the position was not stored within {limit_s:.1f} s"
             return reason or SinkUncertain(late)
         except (CdcError, SlotError) as exc:
             return reason or exc
         return reason
 
-    def _undelivered(self, grace_s: float) -> Undelivered:
+    def _too_late(self, grace_s: float) -> CdcError:
+        if not self.unacknowledged:
+            return SinkUncertain(f"the position was not stored within {grace_s:g} s")
         return Undelivered(
             f"stopped with {self.unacknowledged} events unacknowledged after"
             f" {grace_s:g} s; the slot stays at {self._watermark.confirmed}"

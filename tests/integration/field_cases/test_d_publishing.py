@@ -228,7 +228,7 @@ async def test_e01_a_stop_waits_for_acknowledgements_and_tells_the_last_position
 
         relay.signal(signal.SIGTERM)
 
-        assert await relay.exited(25.0) == 0
+        assert await relay.exited(25.0) == 0, relay.stderr
         assert await confirmed(outbox) >= end
         for noise in ("Task was destroyed", "never retrieved", "Unclosed", "Traceback"):
             assert noise not in relay.stderr
