@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
 from psycopg import errors as pg_errors
@@ -85,11 +86,11 @@ async def create_slot_with_snapshot(
     refuse_failover(line, wanted=failover)
     query = _command(line, name, plugin, failover=failover)
     making = asyncio.create_task(_made(line, query), name="slot_creation")
-    blockers = ""
+    blockers, began_at = "", time.monotonic()
     try:
         await asyncio.wait({making}, timeout=timeout_s)
         if not making.done():
-            blockers = await _bounded(_blockers(connection, timeout_s), connection)
+            blockers = await _bounded(_blockers(connection, began_at), connection)
             await _stop(line, making)
     except BaseException:
         await _undo(line, connection, name, making)
@@ -126,8 +127,10 @@ async def _made(line: AsyncConnection[TupleRow], query: sql.Composed) -> Exporte
     return Exported(Lsn.parse(row[1]), row[2])
 
 
-async def _blockers(connection: AsyncConnection[TupleRow], waited_s: float) -> str:
+async def _blockers(connection: AsyncConnection[TupleRow], began_at: float) -> str:
     """Name what was open when the wait began; all of it where ages are hidden."""
+    # Before the reading, whose ages are a little older: rather a name too many.
+    waited_s = time.monotonic() - began_at
     reading = await read(connection)
     old = [
         one for one in reading.blockers if one.open_s is None or one.open_s >= waited_s

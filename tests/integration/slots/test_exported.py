@@ -113,8 +113,13 @@ async def test_a_transaction_that_began_during_the_wait_is_not_blamed(
         slot = await catalog.get_slot(stage.admin, "orders")
         return slot is not None and slot.is_being_made
 
-    making = asyncio.create_task(make(stage, line, timeout_s=2))
+    making = asyncio.create_task(make(stage, line, timeout_s=3))
     await eventually(waits, what="the creation waits")
+    has_waited = asyncio.get_running_loop().time() + 1.0
+    await eventually(
+        lambda: asyncio.get_running_loop().time() > has_waited,
+        what="it has waited for longer than a reading takes",
+    )
     new = await stage.begin_write()
     with pytest.raises(SlotNotReady) as raised:
         await making
