@@ -28,9 +28,11 @@ from cdc.in_flight import InFlight
 from cdc.wal.changes import Insert
 from cdc.watermark import Watermark
 from slots.errors import SlotError
+from slots.lsn import Lsn
 
 if TYPE_CHECKING:
     from cdc.frame_stream import FrameStream
+    from cdc.gathering import Gathering
     from cdc.intake import Intake
     from cdc.keeper import PositionKeeper
     from cdc.metrics import RelayMetrics
@@ -38,12 +40,7 @@ if TYPE_CHECKING:
     from cdc.sinks import Sink
     from cdc.wal.changes import Begin
     from cdc.wal.frames import Frame, Keepalive
-    from cdc.wal.transaction import TransactionEnd
     from cdc.watermark import Ticket
-    from slots.lsn import Lsn
-
-BATCH_BYTES: Final = 1 << 20
-"""A batch is what has arrived, cut here so that the window can be kept."""
 
 LOST_GRACE_S: Final = 1.0
 """How long acknowledgements are waited for when the stream is gone."""
@@ -244,17 +241,23 @@ class Relay:
     async def _take_all(self, frames: list[Frame]) -> None:
         take = self._intake.take
         for frame in frames:
-            if not isinstance(frame, bytes):
+            if isinstance(frame, bytes):
+                taken = take(frame)
+                if taken is not None:
+                    await self._follow(taken)
+            else:
                 self._keepalive(frame)
-                continue
-            taken = take(frame)
-            if taken is not None:
-                if isinstance(taken, Insert):
-                    await self._intake.meet(taken)
-                else:
-                    self._ended(taken)
-            if self._intake.gathering.size_bytes >= BATCH_BYTES:
-                await self._send()
+
+    async def _follow(self, taken: Insert | Gathering | Lsn) -> None:
+        """Do what the intake cannot do by itself."""
+        if isinstance(taken, Lsn):
+            self._stream.received(taken)
+            self._offer(taken)
+            return
+        full = await self._intake.meet(taken) if isinstance(taken, Insert) else taken
+        # What is held back fills nothing that could be sent.
+        if full:
+            await self._send()
 
     def _is_time_to_send(self) -> bool:
         """Tell whether what is gathered may go; if not, have the pump wake up then."""
@@ -281,16 +284,13 @@ class Relay:
         gathered = self._intake.hand_over()
         batch = gathered.batch()
         # Tracked before the sink has it: from here on no offer may pass it.
+        if batch.end_lsn is not None:
+            self._stream.received(batch.end_lsn)
         ticket = self._watermark.track(batch.end_lsn)
         if self._intake.is_open:
             # The server had nothing more up to there when these were gathered.
             self._watermark.offer(self._idle_at)
         await self._in_flight.send(gathered, batch, ticket)
-
-    def _ended(self, end: TransactionEnd) -> None:
-        self._stream.received(end.end_lsn)
-        if not end.row_count:
-            self._offer(end.end_lsn)
 
     def _keepalive(self, frame: Keepalive) -> None:
         # Inside a transaction the position says nothing about its end.

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from cdc.wal.changes import Relation
 
 _MAX_REMEMBERED: Final = 4096
-_LAYOUTS_KEPT: Final = 8
 
 
 class Routes:
@@ -72,25 +71,11 @@ class Routes:
                 await self._covered()
             binding = self._mapping.bind(relation, table)
         if len(self.bindings) >= _MAX_REMEMBERED:
-            self._forget()
+            # Ours stay, the newest at least: a dropped partition cannot be asked again.
+            ours = [known for known in self.bindings.items() if known[1]]
+            self.bindings = dict(ours[-_MAX_REMEMBERED // 2 :])
         self.bindings[relation] = binding
         return binding
-
-    def _forget(self) -> None:
-        """Drop what is not ours, and layouts that have been told anew since.
-
-        The row that is held back still needs its own, which is among the newest of its
-        table; not always the newest: wal2json goes back to a layout that returns.
-        """
-        kept: dict[object, list[Relation]] = {}
-        for known, bound in self.bindings.items():
-            if bound:
-                kept.setdefault((known.oid, known.schema, known.name), []).append(known)
-        self.bindings = {
-            known: self.bindings[known]
-            for layouts in kept.values()
-            for known in layouts[-_LAYOUTS_KEPT:]
-        }
 
     def is_outbox(self, relation: Relation | None) -> bool:
         """Tell whether it is an outbox table, by what is known without asking."""

@@ -281,7 +281,7 @@ class ReplicationStream:
 
     def _take_frames(self) -> bool:
         """Empty libpq's buffer; tell whether it may hold more than we have room."""
-        take = self._pgconn.get_copy_data
+        take, parse = self._pgconn.get_copy_data, frames.parse
         while self._buffered < BUFFER_BYTES:
             size, data = take(1)
             if self.failure is not None:
@@ -290,7 +290,7 @@ class ReplicationStream:
                 if size < 0:
                     self._raise_end()
                 return False
-            frame = frames.parse(bytes(data))
+            frame = parse(data)
             if type(frame) is Keepalive:
                 self._received = max(self._received, frame.wal_end)
                 if frame.reply_requested:

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
     from slots.lsn import Lsn
+
+
+LAST: Final = ("cdc.last", b"1")
+"""The header that the last event of a transaction has behind its others."""
 
 
 class Event(NamedTuple):

@@ -9,6 +9,8 @@ from cdc.outbox.template import TABLE_FIELDS
 from cdc.wal.changes import UNCHANGED, ColumnType
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from cdc.outbox.table_name import TableName
     from cdc.outbox.template import Template
     from cdc.wal.changes import Relation, Value
@@ -73,7 +75,7 @@ class BoundTemplate:
             else None
         )
 
-    def render(self, values: tuple[Value, ...]) -> bytes | None:
+    def render(self, values: Sequence[Value]) -> bytes | None:
         """Fill in a row: one bare column passes NULL on, else NULL is empty text."""
         if self.single is not None:
             return given(values[self.single])

@@ -13,6 +13,7 @@ from cdc.errors import MappingError
 from cdc.outbox.event import Event
 from cdc.outbox.layout import UNSENT, Layout, given
 from cdc.outbox.row_headers import header_pairs
+from cdc.outbox.stamp import Stamp
 from cdc.outbox.topic import check_topic
 
 if TYPE_CHECKING:
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from cdc.outbox.table_name import TableName
     from cdc.outbox.template import Template
     from cdc.wal.changes import Begin, Relation, Value
-    from cdc.wal.transaction import Row
 
 DEFAULT_TOPIC: Final = "outbox.event.{aggregatetype}"
 """Here, and only here, the braces name the column mapped as aggregate type."""
@@ -33,12 +33,10 @@ varints, and the names and values of the headers that are ours (at most 110 byte
 _HEADER_OVERHEAD_BYTES: Final = 6
 
 _MAX_TOPICS_REMEMBERED: Final = 4096
-_US_PER_MS: Final = 1000
 _HEX_PREFIX: Final = b"\\x"
 
 _RESERVED: Final = ("id", "type")
 _RESERVED_PREFIX: Final = "cdc."
-_LAST: Final = ("cdc.last", b"1")
 
 _MANY: Final = 1024
 _ORDINALS: Final = [b"%08X" % ordinal for ordinal in range(_MANY)]
@@ -159,31 +157,42 @@ class Binding:
         self._has_more_headers = bool(self._record_headers) or (
             self._row_headers is not None
         )
-        # A column that is not mapped is the NULL that is put behind the row.
+        # A column that is not mapped is any other one, picked to be overlooked.
         picked = (self._id, self._key, self._type, self._payload, self._partition_key)
-        self._pick = itemgetter(*(-1 if at is None else at for at in picked))
-        self._transaction: Begin | None = None
-        self._position_prefix = b""
-        self._xid = ("cdc.xid", b"")
-        self._timestamp_ms = 0
+        self._pick = itemgetter(*(at or 0 for at in picked))
+        self._is_partial = None in picked[:-1]
 
-    def event(self, row: Row) -> Event:
-        """Make the event of a row; raise MappingError when the row cannot be one."""
-        transaction, ordinal, is_last, _relation, values = row
-        if transaction is not self._transaction:
-            self._enter(transaction)
+    def stamp(self, transaction: Begin) -> Stamp:
+        """Make what all events of a transaction carry, whatever table they are of."""
+        return Stamp.of(transaction, self._epoch)
+
+    def event(self, values: Sequence[Value], stamp: Stamp, ordinal: int) -> Event:
+        """Make the event of a row.
+
+        Whether it is its transaction's last is not known yet: then it gets
+        :data:`cdc.outbox.event.LAST` put behind its headers.
+
+        Args:
+            values: in the layout's order.
+            stamp: of its transaction.
+            ordinal: which outbox row of the transaction it is, from 0.
+
+        Raises:
+            MappingError: the row cannot be an event.
+
+        """
+        transaction, prefix, xid, timestamp_ms = stamp
         index = _ORDINALS[ordinal] if ordinal < _MANY else b"%08X" % ordinal
-        position = ("cdc.position", self._position_prefix + index)
-        marks = (position, self._xid, _LAST) if is_last else (position, self._xid)
+        marks = (("cdc.position", prefix + index), xid)
         try:
-            return self._event(values, marks, self._timestamp_ms)
+            return self._event(values, marks, timestamp_ms)
         except MappingError as exc:
             raise MappingError(
                 f"{self._named(values)}, transaction {transaction.xid}"
                 f" at {transaction.commit_lsn}: {exc}"
             ) from exc
 
-    def replayed(self, values: tuple[Value, ...], *, run_id: str, now_ms: int) -> Event:
+    def replayed(self, values: Sequence[Value], *, run_id: str, now_ms: int) -> Event:
         """Make the event of a row that was read from the table.
 
         It has the id, the type and the headers that it has or would have had from the
@@ -208,11 +217,13 @@ class Binding:
 
     def _event(
         self,
-        values: tuple[Value, ...],
+        values: Sequence[Value],
         marks: tuple[tuple[str, bytes], ...],
         timestamp_ms: int,
     ) -> Event:
-        event_id, key, type_name, value, chosen = self._pick((*values, None))
+        event_id, key, type_name, value, chosen = self._pick(values)
+        if self._is_partial:
+            event_id, key, type_name, value = self._mapped(values)
         if type(event_id) is not bytes:
             raise MappingError(
                 "its id is NULL, and without an id it cannot be told from a repeat"
@@ -235,12 +246,10 @@ class Binding:
             size += self._add_headers(headers, values)
         headers += marks
         if key is None:
-            self.keyless += 1
-            if value is None:
-                raise MappingError("it has neither key nor payload")
+            self._expect_payload(value)
         return _event_of(
             (
-                event_id.decode(errors="replace"),
+                event_id.decode("utf-8", "replace"),
                 self._topics.get(values[self._topic_index]) or self._topic_of(values),
                 key,
                 value,
@@ -251,18 +260,23 @@ class Binding:
             )
         )
 
-    def _named(self, values: tuple[Value, ...]) -> str:
+    def _expect_payload(self, value: bytes | None) -> None:
+        """Take note of an event without a key, which has to have a payload at least."""
+        self.keyless += 1
+        if value is None:
+            raise MappingError("it has neither key nor payload")
+
+    def _mapped(self, values: Sequence[Value]) -> list[Any]:
+        """Return id, key, type and payload, NULL for a role that no column has."""
+        roles = (self._id, self._key, self._type, self._payload)
+        return [None if at is None else values[at] for at in roles]
+
+    def _named(self, values: Sequence[Value]) -> str:
         """Name a row for a message."""
         value = values[self._id] if self._id is not None else None
         if not isinstance(value, bytes):
             return f"a row of {self.table}"
         return f"event {value.decode(errors='replace')} of {self.table}"
-
-    def _enter(self, transaction: Begin) -> None:
-        self._transaction = transaction
-        self._position_prefix = b"%04X-%016X-" % (self._epoch, transaction.commit_lsn)
-        self._xid = ("cdc.xid", b"%d" % transaction.xid)
-        self._timestamp_ms = transaction.committed_at_us // _US_PER_MS
 
     def _raw(self, value: Any, index: int | None) -> Any:
         """Return a value as it is, or what its hex says."""
@@ -276,7 +290,7 @@ class Binding:
             raise MappingError(f"a bytea value is not valid hex ({exc})") from exc
 
     def _add_headers(
-        self, headers: list[tuple[str, bytes | None]], values: tuple[Value, ...]
+        self, headers: list[tuple[str, bytes | None]], values: Sequence[Value]
     ) -> int:
         """Add mapped headers, then the row's own; return their size in bytes."""
         start = len(headers)
@@ -298,7 +312,7 @@ class Binding:
             for name, value in headers[start:]
         )
 
-    def _topic_of(self, values: tuple[Value, ...]) -> str:
+    def _topic_of(self, values: Sequence[Value]) -> str:
         """Return the topic of a row whose topic is not known by one column alone."""
         template = self._topic
         if template.constant is not None:
@@ -312,7 +326,7 @@ class Binding:
             self._topics[key[0] if len(key) == 1 else key] = topic
         return topic
 
-    def _new_topic(self, values: tuple[Value, ...]) -> str:
+    def _new_topic(self, values: Sequence[Value]) -> str:
         if any(values[index] is None for index in self._topic.indexes):
             raise MappingError("a column that its topic is made of is NULL")
         topic = (self._topic.render(values) or b"").decode(errors="replace")

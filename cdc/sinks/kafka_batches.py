@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from cdc.errors import CdcError
     from cdc.outbox import Event
     from cdc.sinks.kafka_partition import KeyHashes
+    from cdc.sinks.kafka_record_batch import RecordBatch
     from cdc.sinks.kafka_topics import Topic
 
 _ALWAYS: Final = 1 << 62
@@ -104,13 +105,15 @@ class KafkaDelivery:
 
 @dataclass(slots=True)
 class Filling:
-    """A record batch that is being filled."""
+    """A record batch that is being filled: its first record is in."""
 
     partition: int
-    builder: Any
+    builder: RecordBatch
+    encode: Callable[..., Any]
     first_id: str
     first_ms: int
     last_ms: int
+    count: int = 1
 
     def shipment(self, topic: Topic, limit_s: float) -> Shipment:
         """Describe what is about to be sent; its time runs from now on."""
@@ -119,7 +122,7 @@ class Filling:
             topic=topic.name,
             partition=self.partition,
             first_id=self.first_id,
-            count=self.builder.record_count(),
+            count=self.count,
             size_bytes=self.builder.size(),
             limit_bytes=topic.limit_bytes,
             times_ms=(self.first_ms, self.last_ms),
@@ -146,7 +149,7 @@ class Packer:
     """
 
     topic: str
-    new_builder: Callable[[], Any]
+    new_builder: Callable[[], RecordBatch]
     hashes: KeyHashes
     partitions: int
     unkeyed: Iterator[int]
@@ -163,8 +166,7 @@ class Packer:
         has been yielded; nothing behind it is.
         """
         open_fillings = self._open
-        partition_of = self.hashes.partition
-        partitions = self.partitions
+        hashes, partitions = self.hashes, self.partitions
         clock_limit_ms = _ALWAYS if self.clock_limit_ms is None else self.clock_limit_ms
         now_ms = self.now_ms
         unkeyed = next(self.unkeyed)
@@ -177,19 +179,18 @@ class Packer:
                 partition = (
                     unkeyed
                     if partition_key is None
-                    else partition_of(partition_key, partitions)
+                    else hashes[partition_key] % partitions
                 )
                 filling = open_fillings.get(partition)
                 if filling is None:
                     yield from self._begin(partition, event, time_ms)
                     break
-                taken = filling.builder.append(
-                    timestamp=time_ms, key=key, value=value, headers=headers
-                )
+                taken = filling.encode(filling.count, time_ms, key, value, headers)
                 if taken is not None:
+                    filling.count += 1
                     filling.last_ms = time_ms
                     break
-                yield open_fillings.pop(partition)
+                yield self._filled(partition)
                 if partition_key is None:
                     unkeyed = next(self.unkeyed)
         yield from self._drain()
@@ -213,12 +214,17 @@ class Packer:
                 f"CDC_KAFKA__MAX_REQUEST_BYTES is {self.max_record_bytes}",
             )
         self._open[partition] = Filling(
-            partition, builder, event.event_id, time_ms, time_ms
+            partition, builder, builder.encode, event.event_id, time_ms, time_ms
         )
+
+    def _filled(self, partition: int) -> Filling:
+        filling = self._open.pop(partition)
+        filling.builder.filled(filling.count)
+        return filling
 
     def _drain(self) -> Iterator[Filling]:
         while self._open:
-            yield self._open.pop(next(iter(self._open)))
+            yield self._filled(next(iter(self._open)))
 
 
 def spread(events: Sequence[Event]) -> dict[str, list[Event]]:

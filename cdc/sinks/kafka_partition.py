@@ -36,24 +36,26 @@ def murmur2(data: bytes) -> int:
     return h ^ h >> 15
 
 
-class KeyHashes:
-    """Remembers hashes of keys: hashing costs microseconds, a look-up does not."""
+class KeyHashes(dict[bytes, int]):
+    """Hashes of keys, without the sign; a key that is asked for is hashed once.
+
+    Hashing costs microseconds, a look-up does not.
+
+    Args:
+        limit: so many are remembered.
+
+    """
 
     def __init__(self, limit: int = MAX_REMEMBERED) -> None:
+        super().__init__()
         self._limit = limit
-        self._hashes: dict[bytes, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._hashes)
-
-    def partition(self, key: bytes, partitions: int) -> int:
-        """Return the partition of a key among so many."""
-        positive = self._hashes.get(key)
-        if positive is None:
-            positive = murmur2(key) & _POSITIVE
-            if len(key) <= LONGEST_REMEMBERED_BYTES:
-                if len(self._hashes) >= self._limit:
-                    # Keys in use come back at once; a clever order would cost more.
-                    self._hashes.clear()
-                self._hashes[key] = positive
-        return positive % partitions
+    def __missing__(self, key: bytes) -> int:
+        """Return the hash of a key that is not remembered."""
+        positive = murmur2(key) & _POSITIVE
+        if len(key) <= LONGEST_REMEMBERED_BYTES:
+            if len(self) >= self._limit:
+                # Keys in use come back at once; a clever order would cost more.
+                self.clear()
+            self[key] = positive
+        return positive

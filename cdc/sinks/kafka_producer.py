@@ -13,8 +13,9 @@ What the client library leaves to us, found by experiment with aiokafka 0.14.0:
 - Sequence numbers wrap to a negative number after 2**31 records of a partition.
 - Starting says only that no server could be used; why is found out by connecting again.
 
-This is the one module that reaches into the library's private parts; pyproject.toml
-holds it to one minor version, and the tests of this module to its behaviour.
+With :mod:`cdc.sinks.kafka_record_batch` this is the only module that reaches into the
+library's private parts; pyproject.toml holds it to one minor version, and the tests of
+this module to its behaviour.
 """
 
 from __future__ import annotations
@@ -32,7 +33,6 @@ from aiokafka.errors import (
     KafkaError,
     KafkaTimeoutError,
 )
-from aiokafka.producer.message_accumulator import BatchBuilder
 from aiokafka.protocol.metadata import MetadataRequest
 
 from cdc.errors import (
@@ -45,6 +45,7 @@ from cdc.errors import (
 from cdc.sinks.kafka_log import quieten
 from cdc.sinks.kafka_options import client_arguments, producer_arguments
 from cdc.sinks.kafka_outcomes import named
+from cdc.sinks.kafka_record_batch import RecordBatch
 
 if TYPE_CHECKING:
     from cdc.sinks.kafka_batches import Shipment
@@ -110,13 +111,13 @@ class Producer:
                 error = await why_unreachable(self._options) or error
             raise error from exc
 
-    def new_batch(self, limit_bytes: int) -> Any:
+    def new_batch(self, limit_bytes: int) -> RecordBatch:
         """Return an empty record batch that takes records up to a size.
 
         ``create_batch()`` knows one size for all topics.
         """
         compression = self._accumulator._compression_type  # noqa: SLF001
-        return BatchBuilder(limit_bytes, compression, is_transactional=0)
+        return RecordBatch(limit_bytes, compression)
 
     async def submit(self, builder: Any, shipment: Shipment) -> asyncio.Future[Any]:
         """Queue a record batch behind those of its partition; return the answer to be.

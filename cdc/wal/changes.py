@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from slots.lsn import Lsn
 
 
@@ -80,7 +82,7 @@ class Insert(NamedTuple):
     """A row was inserted."""
 
     relation: Relation
-    values: tuple[Value, ...]
+    values: Sequence[Value]
 
 
 class SkipKind(enum.StrEnum):

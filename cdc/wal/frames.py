@@ -43,15 +43,15 @@ class Keepalive(NamedTuple):
 Frame: TypeAlias = WalData | Keepalive
 
 
-def parse(data: bytes) -> Frame:
+def parse(data: memoryview) -> Frame:
     """Read one CopyData payload; raise DecodeError for anything but ``w`` and ``k``."""
-    if not data:
+    if not len(data):
         raise DecodeError("replication frame: empty, at offset 0")
     tag = data[0]
     if tag == _WAL_DATA_TAG:
         if len(data) < _WAL_DATA_HEADER:
             raise DecodeError(f"replication frame 'w': cut off at offset {len(data)}")
-        return data[_WAL_DATA_HEADER:]
+        return data[_WAL_DATA_HEADER:].tobytes()
     if tag == _KEEPALIVE_TAG:
         if len(data) != _KEEPALIVE_SIZE:
             raise DecodeError(

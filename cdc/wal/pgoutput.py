@@ -151,27 +151,26 @@ class Decoder:
         return Skipped(kind=SkipKind.DELETE, relation=self._known(payload))
 
 
-def _values(payload: bytes, offset: int, count: int) -> tuple[Value, ...]:
+def _values(payload: bytes, offset: int, count: int) -> list[Value]:
     """Slice a tuple's values. A length that overshoots shows at the end."""
     values: list[Value] = []
-    append = values.append
     for _ in range(count):
         kind = payload[offset]
         if kind == _TEXT:
             start = offset + 5
             offset = start + _uint32(payload, offset + 1)[0]
-            append(payload[start:offset])
+            values.append(payload[start:offset])
         elif kind == _NULL:
-            append(None)
+            values.append(None)
             offset += 1
         elif kind == _UNCHANGED:
-            append(UNCHANGED)
+            values.append(UNCHANGED)
             offset += 1
         else:
             what = "binary value" if kind == _BINARY else f"value kind 0x{kind:02x}"
             raise DecodeError(f"pgoutput: {what} was not asked for, at offset {offset}")
     _expect_end(payload, offset)
-    return tuple(values)
+    return values
 
 
 def _begin(payload: bytes) -> Begin:

@@ -1,93 +1,56 @@
-"""Group changes by transaction, and let the rows flow before the commit is read.
+"""Transactions: Begin, rows, Commit, and no other order.
 
 Logical decoding hands out committed transactions one after the other, so one open
-transaction is all there is, and its commit position is in its first message. The only
-thing a row has to wait for is the knowledge whether another one follows: one row is
-held back, whatever the size of the transaction.
+transaction is all there is, and its commit position is in its first message.
 """
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING
 
 from cdc.errors import DecodeError
 
 if TYPE_CHECKING:
-    from cdc.wal.changes import Begin, Commit, Insert, Relation, Value
-    from slots.lsn import Lsn
+    from cdc.wal.changes import Begin, Commit, Relation
 
 
-class Row(NamedTuple):
-    """One outbox row of a committed transaction.
+class Transactions:
+    """Follows Begin, outbox rows and Commit; refuses any other order with DecodeError.
 
-    ``ordinal`` counts the transaction's rows from 0.
-    """
-
-    transaction: Begin
-    ordinal: int
-    is_last: bool
-    relation: Relation
-    values: tuple[Value, ...]
-
-
-_row_of: Final = partial(tuple.__new__, Row)
-"""Makes a Row of its values in order; there is one for every row."""
-
-
-class TransactionEnd(NamedTuple):
-    """A transaction is complete.
+    A refused message changes nothing.
 
     Attributes:
-        last_row: its last row, if it had any.
-        end_lsn: what may be confirmed once its rows are delivered.
-        row_count: how many rows it had.
+        current: the transaction whose commit has not been read yet.
 
     """
 
-    last_row: Row | None
-    end_lsn: Lsn
-    row_count: int
-
-
-class TransactionAssembler:
-    """Follows Begin, inserts and Commit; refuses any other order with DecodeError."""
-
     def __init__(self) -> None:
-        self._open: Begin | None = None
-        self._held: Insert | None = None
-        self._count = 0
-
-    @property
-    def open_transaction(self) -> Begin | None:
-        """The transaction whose commit has not been read yet."""
-        return self._open
+        self.current: Begin | None = None
+        self._rows = 0
 
     def begin(self, change: Begin) -> None:
         """Open a transaction."""
-        if self._open is not None:
+        if self.current is not None:
             raise DecodeError(
-                f"transaction {change.xid} begins inside transaction {self._open.xid}"
+                f"transaction {change.xid} begins inside transaction {self.current.xid}"
             )
-        self._open = change
-        self._count = 0
+        self.current = change
+        self._rows = 0
 
-    def insert(self, change: Insert) -> Row | None:
-        """Take an outbox row; return the one before it, now known not to be last."""
-        if self._open is None:
+    def row(self, relation: Relation) -> int:
+        """Take note of an outbox row; return which of its transaction it is, from 0."""
+        if self.current is None:
             raise DecodeError(
-                f"insert into {change.relation.schema}.{change.relation.name}"
+                f"insert into {relation.schema}.{relation.name}"
                 " outside of a transaction"
             )
-        held, self._held = self._held, change
-        self._count += 1
-        if held is None:
-            return None
-        return _row_of((self._open, self._count - 2, False, *held))
+        ordinal = self._rows
+        self._rows = ordinal + 1
+        return ordinal
 
-    def commit(self, change: Commit) -> TransactionEnd:
-        """Close the transaction; raise DecodeError when it is not the open one."""
-        begun = self._open
+    def commit(self, change: Commit) -> int:
+        """Close the open transaction; return how many outbox rows it had."""
+        begun = self.current
         if begun is None:
             raise DecodeError(f"commit at {change.commit_lsn} without a transaction")
         if begun.commit_lsn != change.commit_lsn:
@@ -100,9 +63,5 @@ class TransactionAssembler:
                 f"transaction {begun.xid} ends at {change.end_lsn},"
                 f" not behind its commit at {change.commit_lsn}"
             )
-        held, self._held = self._held, None
-        self._open = None
-        last_row = None
-        if held is not None:
-            last_row = _row_of((begun, self._count - 1, True, *held))
-        return TransactionEnd(last_row, change.end_lsn, self._count)
+        self.current = None
+        return self._rows

@@ -132,12 +132,10 @@ class Decoder:
         columns = layout.relation.columns
         return Insert(
             layout.relation,
-            tuple(
-                [
-                    _value(value, column.type)
-                    for value, column in zip(values, columns, strict=True)
-                ]
-            ),
+            [
+                _value(value, column.type)
+                for value, column in zip(values, columns, strict=True)
+            ],
         )
 
     def _update(self, message: dict[str, Any], _payload: bytes) -> Skipped:
@@ -187,10 +185,10 @@ def _taken_apart(
     return names, type_oids, values
 
 
-def _texts(values: Sequence[Any]) -> tuple[bytes, ...] | None:
+def _texts(values: Sequence[Any]) -> list[bytes] | None:
     """Return the values when all of them are text, else None."""
     try:
-        return tuple(map(_UTF8, values))
+        return list(map(_UTF8, values))
     except TypeError:
         return None
 

@@ -127,8 +127,8 @@ def path_of(plugin: str, major: str) -> Path:
 
 def captured(plugin: str, major: str) -> list[bytes]:
     """Return the plugin's messages of a capture, in order."""
-    parsed = map(frames.parse, captured_frames(plugin, major))
-    return [frame for frame in parsed if isinstance(frame, bytes)]
+    views = [memoryview(frame) for frame in captured_frames(plugin, major)]
+    return [frame for frame in map(frames.parse, views) if isinstance(frame, bytes)]
 
 
 def captured_frames(plugin: str, major: str) -> list[bytes]:
@@ -194,7 +194,7 @@ async def _read(dsn: str, plugin: str, until: Lsn) -> list[bytes]:
                 stream.pgconn.consume_input()
                 continue
             kept.append(bytes(data))
-            if _is_end(frames.parse(kept[-1]), until):
+            if _is_end(frames.parse(data), until):
                 break
     await stream.close()
     return kept

@@ -4,9 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from cdc.outbox import DEFAULT_TOPIC, Columns, Event, Mapping, TableName, Template
+from cdc.outbox import (
+    DEFAULT_TOPIC,
+    Binding,
+    Columns,
+    Event,
+    Mapping,
+    TableName,
+    Template,
+)
 from cdc.wal.changes import Begin, Column, ColumnType, Relation
-from cdc.wal.transaction import Row
 from slots.lsn import Lsn
 
 if TYPE_CHECKING:
@@ -34,12 +41,6 @@ def columns(**values: Value) -> tuple[Relation, tuple[Value, ...]]:
 
 
 def make(mapping: Mapping, **values: Value) -> Event:
-    return make_in_transaction(mapping, values, last=True)
-
-
-def make_in_transaction(
-    mapping: Mapping, values: dict[str, Value], *, last: bool
-) -> Event:
     defaults: dict[str, Value] = {
         "id": b"id-1",
         "aggregatetype": b"order",
@@ -48,8 +49,14 @@ def make_in_transaction(
         "payload": b"{}",
     }
     relation, row = columns(**(defaults | values))
-    binding = mapping.bind(relation, OUTBOX)
-    return binding.event(Row(BEGUN, 0, last, relation, row))
+    return streamed(mapping.bind(relation, OUTBOX), row)
+
+
+def streamed(
+    binding: Binding, row: tuple[Value, ...], *, begun: Begin = BEGUN, ordinal: int = 0
+) -> Event:
+    """Give the event of a row that was read from the WAL."""
+    return binding.event(row, binding.stamp(begun), ordinal)
 
 
 def bytes_of(value: Value) -> bytes:

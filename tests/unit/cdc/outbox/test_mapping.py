@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from cdc.errors import ColumnMissing, MappingError
 from cdc.outbox import DEFAULT_TOPIC, Columns, Mapping, Template
 from cdc.wal.changes import UNCHANGED, Column, ColumnType, Relation
-from cdc.wal.transaction import Row
 from tests.unit.cdc.outbox.rows import (
-    BEGUN,
     OUTBOX,
     PLAIN,
     bytes_of,
     columns,
     make,
+    streamed,
 )
 
 if TYPE_CHECKING:
@@ -40,7 +39,6 @@ def test_the_default_record() -> None:
         ("type", b"Placed"),
         ("cdc.position", b"0000-0000000000000ABC-00000000"),
         ("cdc.xid", b"742"),
-        ("cdc.last", b"1"),
     ]
 
 
@@ -86,9 +84,7 @@ def test_columns_are_found_by_name_in_any_order_and_pass_byte_for_byte(
         for n in order
     )
 
-    event = mapping.bind(relation, OUTBOX).event(
-        Row(BEGUN, 0, True, relation, given_row)  # noqa: FBT003
-    )
+    event = streamed(mapping.bind(relation, OUTBOX), given_row)
 
     assert event.headers[:2] == [("id", row[0]), ("type", row[2])]
     assert (event.key, event.value, event.partition_key) == (row[1], row[3], row[4])
@@ -125,9 +121,7 @@ def test_bytea_becomes_its_raw_bytes_and_everything_else_stays_text() -> None:
         type=b"x",
         payload__bytea=b"\\x00ff5c78",
     )
-    event = PLAIN.bind(relation, OUTBOX).event(
-        Row(BEGUN, 0, True, relation, row)  # noqa: FBT003
-    )
+    event = streamed(PLAIN.bind(relation, OUTBOX), row)
 
     assert event.value == b"\x00\xff\x5c\x78"
     assert event.key == b"\x00\x01"
@@ -141,7 +135,7 @@ def test_bytea_that_is_no_hex_is_refused_and_not_published(text: bytes) -> None:
     binding = PLAIN.bind(relation, OUTBOX)
 
     with pytest.raises(MappingError, match=r"event 1 of public.outbox.*bytea"):
-        binding.event(Row(BEGUN, 0, True, relation, row))  # noqa: FBT003
+        streamed(binding, row)
 
 
 def test_null_is_no_key_and_a_null_value() -> None:
@@ -186,9 +180,7 @@ def test_a_renamed_column_is_found_under_either_name() -> None:
     )
     relation, row = columns(id=b"1", agg=b"new", type=b"x", payload=b"")
 
-    event = both.bind(relation, OUTBOX).event(
-        Row(BEGUN, 0, True, relation, row)  # noqa: FBT003
-    )
+    event = streamed(both.bind(relation, OUTBOX), row)
 
     assert event.key == b"new"
     assert make(both).key == b"k"
@@ -233,7 +225,7 @@ def test_events_without_a_key_are_counted() -> None:
     )
     binding = PLAIN.bind(relation, OUTBOX)
     for _ in range(2):
-        binding.event(Row(BEGUN, 0, True, relation, row))  # noqa: FBT003
+        streamed(binding, row)
 
     assert binding.keyless == 2
 
@@ -277,7 +269,7 @@ def test_a_million_topics_do_not_stay_in_memory() -> None:
     binding = PLAIN.bind(relation, OUTBOX)
     for number in range(5000):
         row: tuple[Value, ...] = (b"1", b"t%d" % number, b"k", b"x", b"{}")
-        event = binding.event(Row(BEGUN, 0, True, relation, row))  # noqa: FBT003
+        event = streamed(binding, row)
         assert event.topic == f"outbox.event.t{number}"
 
     assert len(binding._topics) <= 4096
@@ -291,9 +283,7 @@ def test_a_topic_of_two_columns_is_found_again_by_both() -> None:
     mapping = replace(PLAIN, topic=Template.parse("{type}.{region}"))
     binding = mapping.bind(relation, OUTBOX)
     topics = [
-        binding.event(
-            Row(BEGUN, 0, True, relation, (b"1", b"k", kind, b"{}", region))  # noqa: FBT003
-        ).topic
+        streamed(binding, (b"1", b"k", kind, b"{}", region)).topic
         for kind, region in [(b"a", b"eu"), (b"a", b"us"), (b"b", b"eu"), (b"a", b"eu")]
     ]
     assert topics == ["a.eu", "a.us", "b.eu", "a.eu"]

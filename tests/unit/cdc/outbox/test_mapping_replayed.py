@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from cdc.errors import MappingError
 from cdc.outbox import Columns, Event, Mapping, Template
-from cdc.wal.transaction import Row
-from tests.unit.cdc.outbox.rows import BEGUN, OUTBOX, PLAIN, columns
+from tests.unit.cdc.outbox.rows import OUTBOX, PLAIN, columns, streamed
 
 if TYPE_CHECKING:
     from cdc.wal.changes import Value
@@ -59,13 +58,13 @@ def test_all_but_position_transaction_and_time_is_as_from_the_wal(
     )
     binding = MAPPING.bind(relation, OUTBOX)
 
-    streamed = binding.event(Row(BEGUN, 0, True, relation, row))  # noqa: FBT003
+    from_wal = streamed(binding, row)
     replayed = binding.replayed(row, run_id="r-1", now_ms=1_800_000_000_000)
 
-    common = [pair for pair in streamed.headers if pair[0] not in OURS]
+    common = [pair for pair in from_wal.headers if pair[0] not in OURS]
     assert replayed.headers == [*common, ("cdc.replay", b"r-1")]
     assert replayed.timestamp_ms == 1_800_000_000_000
-    assert replayed == streamed._replace(
+    assert replayed == from_wal._replace(
         headers=replayed.headers, timestamp_ms=replayed.timestamp_ms
     )
 

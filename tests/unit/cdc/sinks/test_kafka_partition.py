@@ -28,10 +28,7 @@ def test_hash_and_partition_are_those_of_the_java_client(
     assert murmur2(key) == signed & 0xFFFFFFFF
     hashes = KeyHashes()
     for _ in range(2):
-        assert (
-            tuple(hashes.partition(key, count) for count in (3, 10, 12, 50))
-            == partitions
-        )
+        assert tuple(hashes[key] % count for count in (3, 10, 12, 50)) == partitions
 
 
 @given(st.binary(max_size=300))
@@ -43,15 +40,16 @@ def test_memory_is_bounded_and_what_is_forgotten_is_found_again() -> None:
     hashes = KeyHashes(limit=10)
     keys = [b"%d" % number for number in range(95)]
 
-    first = [hashes.partition(key, 50) for key in keys]
+    first = [hashes[key] for key in keys]
 
     assert len(hashes) <= 10
-    assert [hashes.partition(key, 50) for key in keys] == first
+    assert [hashes[key] for key in keys] == first
 
 
 def test_long_keys_are_not_kept() -> None:
     hashes = KeyHashes()
 
-    hashes.partition(b"x" * (LONGEST_REMEMBERED_BYTES + 1), 3)
+    key = b"x" * (LONGEST_REMEMBERED_BYTES + 1)
 
+    assert hashes[key] == murmur2(key) & 0x7FFFFFFF
     assert len(hashes) == 0

@@ -28,7 +28,7 @@ def test_times_on_the_wire_count_from_the_year_2000() -> None:
 def test_wal_data_keeps_its_payload(
     start: int, end: int, at: int, payload: bytes
 ) -> None:
-    frame = parse(struct.pack("!cQQq", b"w", start, end, at) + payload)
+    frame = parse(memoryview(struct.pack("!cQQq", b"w", start, end, at) + payload))
 
     assert frame == payload
 
@@ -39,7 +39,7 @@ def test_keepalives_keep_position_time_and_question(
     at: int,
     asks: bool,  # noqa: FBT001 - drawn by position
 ) -> None:
-    frame = parse(struct.pack("!cQqB", b"k", end, at, asks))
+    frame = parse(memoryview(struct.pack("!cQqB", b"k", end, at, asks)))
 
     assert frame == Keepalive(Lsn(end), at + POSTGRES_EPOCH_US, asks)
 
@@ -61,4 +61,4 @@ def test_a_status_says_received_and_confirmed_and_asks_nothing() -> None:
 )
 def test_anything_else_is_a_decode_error(data: bytes) -> None:
     with pytest.raises(DecodeError):
-        parse(data)
+        parse(memoryview(data))

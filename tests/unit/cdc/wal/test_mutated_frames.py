@@ -95,7 +95,7 @@ def test_damaged_frames_are_a_keepalive_a_change_or_a_decode_error(
         else:
             frame = damaged(frame, random.choice(whole), random)
         try:
-            parsed = frames.parse(frame)
+            parsed = frames.parse(memoryview(frame))
             if isinstance(parsed, Keepalive):
                 continue
             change = decoder.decode(parsed)
