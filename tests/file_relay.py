@@ -114,7 +114,7 @@ class FileRelay:
         Returns what it wrote to stderr.
         """
         events, position = self.events(), self.position()
-        slot = await self.source.slot_row()
+        slot = await self.source.slot_at_rest()
         async with self.process(with_http=False, **changes) as relay:
             code = await relay.exited(30.0)
         assert code == OPERATOR, relay.stderr

@@ -134,6 +134,20 @@ class Source:
         query = "SELECT * FROM pg_replication_slots WHERE slot_name = %s"
         return next(iter(await self.fetch(query, self.slot)), None)
 
+    async def slot_at_rest(self) -> DictRow | None:
+        """Return this test's row once nobody holds the slot.
+
+        A walsender outlives its client by a moment, and a row that still shows it is
+        not one to compare with.
+        """
+
+        async def free() -> bool:
+            row = await self.slot_row()
+            return row is None or not row["active"]
+
+        await eventually(free, what=f"nobody holds {self.slot}")
+        return await self.slot_row()
+
     async def insert_event(
         self,
         aggregatetype: str = "order",

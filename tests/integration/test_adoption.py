@@ -41,7 +41,7 @@ async def adopted(shop: FileRelay, *arguments: str) -> str:
 
 async def refused(shop: FileRelay, *arguments: str, code: int = OPERATOR) -> str:
     """Try to adopt, and return why it is not done; nothing has changed."""
-    position, slot = shop.position(), await shop.source.slot_row()
+    position, slot = shop.position(), await shop.source.slot_at_rest()
     got, out, err = await shop.cdc("adopt", *arguments)
     assert (got, out) == (code, ""), err
     assert len(err.splitlines()) == 1

@@ -131,7 +131,7 @@ async def test_a_slot_that_is_there_is_dropped_only_when_told(outbox: Source) ->
     sink, store = MemorySink(), MemoryPositions()
     await outbox.insert_event()
     await streamed(outbox, relay, sink, store)
-    row = await outbox.slot_row()
+    row = await outbox.slot_at_rest()
 
     for _ in range(2):  # a refusal is no word
         with pytest.raises(OperatorNeeded) as refused:

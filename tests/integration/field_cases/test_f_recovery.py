@@ -317,7 +317,7 @@ async def test_replay_publishes_rows_again_beside_a_running_relay(
         await source.execute(MANY, "order", 5)
         await delivered_all(source, lines)
         assert await relay.stop() == 0
-    row = await source.slot_row()
+    row = await source.slot_at_rest()
 
     code, out, err = await cdc(
         "replay", "--since", "1970-01-01", "--key", "3", settings=settings
