@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cdc.routes import Routes
     from cdc.wal.changes import Change, Value
 
-BATCH_BYTES: Final = 1 << 20
+BATCH_BYTES: Final = 512 << 10
 """A batch is what has arrived, cut here so that the window can be kept."""
 
 Taken: TypeAlias = Insert | Gathering | Lsn | None

@@ -47,8 +47,12 @@ if TYPE_CHECKING:
 
     from cdc.wal.frames import Frame
 
-BUFFER_BYTES: Final = 4 << 20
-"""Frames handed over but not yet taken; beyond it the socket is left unread."""
+BUFFER_BYTES: Final = 256 << 10
+"""Frames handed over but not yet taken; beyond it the socket is left unread.
+
+What is taken at once becomes objects of several times its size: more is no faster, and
+stays with the process as memory.
+"""
 
 _READS_AT_ONCE: Final = 3
 """A TLS record holds 16 KiB and libpq reads at least 8 KiB a call: this many calls
