@@ -141,12 +141,13 @@ class Source:
         not one to compare with.
         """
 
-        async def free() -> bool:
+        async def at_rest() -> tuple[DictRow | None]:
             row = await self.slot_row()
-            return row is None or not row["active"]
+            assert row is None or not row["active"]
+            return (row,)
 
-        await eventually(free, what=f"nobody holds {self.slot}")
-        return await self.slot_row()
+        (row,) = await eventually(at_rest, what=f"nobody holds {self.slot}")
+        return row
 
     async def insert_event(
         self,
