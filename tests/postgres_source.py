@@ -126,19 +126,30 @@ class Source:
         )
 
     async def drop_slot(self) -> None:
-        """Drop this test's slot."""
+        """Drop this test's slot, once nobody holds it."""
+        await self.slot_at_rest()
         await self.fetch("SELECT pg_drop_replication_slot(%s)", self.slot)
+
+    async def advance_slot(self, to: str | None = None) -> None:
+        """Move this test's slot as a stranger would, to the WAL's end or a position."""
+        await self.slot_at_rest()
+        await self.fetch(
+            "SELECT pg_replication_slot_advance"
+            "(%s, coalesce(%s::pg_lsn, pg_current_wal_lsn()))",
+            self.slot,
+            to,
+        )
 
     async def slot_row(self) -> DictRow | None:
         """Return this test's row of pg_replication_slots, or None."""
         query = "SELECT * FROM pg_replication_slots WHERE slot_name = %s"
         return next(iter(await self.fetch(query, self.slot)), None)
 
-    async def slot_at_rest(self) -> DictRow | None:
+    async def slot_at_rest(self, deadline_s: float = 10.0) -> DictRow | None:
         """Return this test's row once nobody holds the slot.
 
-        A walsender outlives its client by a moment, and a row that still shows it is
-        not one to compare with.
+        A walsender outlives its client by a moment: until then the row is not one to
+        compare with, and the slot is nobody else's to drop, move or read.
         """
 
         async def at_rest() -> tuple[DictRow | None]:
@@ -146,7 +157,7 @@ class Source:
             assert row is None or not row["active"]
             return (row,)
 
-        (row,) = await eventually(at_rest, what=f"nobody holds {self.slot}")
+        (row,) = await eventually(at_rest, deadline_s, what=f"nobody holds {self.slot}")
         return row
 
     async def insert_event(

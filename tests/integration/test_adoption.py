@@ -63,10 +63,7 @@ async def test_a_slot_that_was_moved_goes_on_where_it_is(shop: FileRelay) -> Non
     """With the position that the message names, and with no other."""
     stored = shop.position()
     skipped = await shop.source.insert_event(key="skipped")
-    await shop.source.fetch(
-        "SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())",
-        shop.source.slot,
-    )
+    await shop.source.advance_slot()
     behind = await shop.source.insert_event(key="behind")
     gap = accepted_gap(await shop.refuses())
     assert f"cdc adopt --accept-gap {gap}" in await refused(

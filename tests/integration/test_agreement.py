@@ -45,6 +45,7 @@ async def read_some(source: Source) -> int:
         "pgoutput": "'proto_version', '1', 'publication_names', 'walferry'",
         "wal2json": "'format-version', '2'",
     }[source.plugin]
+    await source.slot_at_rest()
     return int(
         await source.value(
             "SELECT count(*) FROM pg_logical_slot_get_binary_changes"
@@ -76,10 +77,7 @@ async def test_a_slot_that_was_dropped_and_made_again_is_not_taken_for_ours(
 async def test_a_slot_that_somebody_advanced_is_noticed(shop: FileRelay) -> None:
     stored = shop.position().end_lsn
     await shop.source.insert_event(key="skipped")
-    await shop.source.fetch(
-        "SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())",
-        shop.source.slot,
-    )
+    await shop.source.advance_slot()
 
     stderr = await shop.refuses()
 

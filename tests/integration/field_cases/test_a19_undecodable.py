@@ -63,17 +63,9 @@ async def test_a19_a_row_beyond_the_servers_limit_is_named_and_can_be_passed(
         assert keys() == ["before"]
         assert await relay.stop() == 0
 
-    async def is_free() -> bool:
-        row = await source.slot_row()
-        return row is not None and not row["active"]
-
     # A walsender in the middle of such a row hears of nothing until it has failed.
-    await eventually(is_free, 120.0)
-    await source.fetch(
-        "SELECT pg_replication_slot_advance(%s, %s::pg_lsn)",
-        source.slot,
-        str(Lsn(place + 1)),
-    )
+    await source.slot_at_rest(120.0)
+    await source.advance_slot(str(Lsn(place + 1)))
     async with RelayProcess(settings) as relay:
         await relay.streaming()
         await eventually(lambda: keys() == ["before", "behind"], 30.0)
