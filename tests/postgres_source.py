@@ -130,14 +130,11 @@ class Source:
         await self.slot_at_rest()
         await self.fetch("SELECT pg_drop_replication_slot(%s)", self.slot)
 
-    async def advance_slot(self, to: str | None = None) -> None:
-        """Move this test's slot as a stranger would, to the WAL's end or a position."""
+    async def advance_slot(self) -> None:
+        """Move this test's slot to the end of the WAL, as a stranger would."""
         await self.slot_at_rest()
         await self.fetch(
-            "SELECT pg_replication_slot_advance"
-            "(%s, coalesce(%s::pg_lsn, pg_current_wal_lsn()))",
-            self.slot,
-            to,
+            "SELECT pg_replication_slot_advance(%s, pg_current_wal_lsn())", self.slot
         )
 
     async def slot_row(self) -> DictRow | None:
